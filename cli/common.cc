@@ -1,0 +1,130 @@
+#include "common.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+
+namespace aicf::cli {
+
+void add_recipe_options(CLI::App& app, Options& options) {
+  app.add_option("RECIPE", options.recipe, "a recipe file (TOML)")->required();
+  app.add_option("--backend", options.backend, "auto, cpu or cuda")->capture_default_str();
+  app.add_option("--mode", options.mode, "how the plan is run")
+      ->check(CLI::IsMember({"graph", "replay", "eager"}))
+      ->capture_default_str();
+  app.add_option("--set", options.sets, "KEY=VALUE: overrides a key of the recipe, e.g. optimizer.lr=0.01")
+      ->take_last()
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_flag("--no-alias", options.no_alias, "no result shares storage: same bits, more memory");
+  app.add_flag("--no-reuse", options.no_reuse, "no two buffers overlap: same bits, more memory");
+  app.add_option("--disable-pass", options.disabled_passes, "switch a pass off (aicf info lists them)")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_option("--json", options.json, "also write the result to this file");
+}
+
+void add_training_options(CLI::App& app, Options& options) {
+  app.add_option("--steps", options.steps, "steps to run")->check(CLI::PositiveNumber);
+  app.add_option("--seed", options.seed, "of initial values and data order")->check(CLI::NonNegativeNumber);
+}
+
+Recipe recipe_of(const Options& options) {
+  std::vector<std::string> sets = options.sets;
+  if (options.steps) sets.push_back(fmt::format("train.steps={}", *options.steps));
+  if (options.seed) sets.push_back(fmt::format("train.seed={}", *options.seed));
+  return load_recipe(options.recipe, sets);
+}
+
+CompileOptions compile_options(const Options& options) {
+  CompileOptions compile;
+  compile.backend = options.backend;
+  compile.mode = options.mode == "eager" ? Mode::eager : options.mode == "replay" ? Mode::replay : Mode::graph;
+  compile.alias = !options.no_alias;
+  compile.reuse = !options.no_reuse;
+  compile.disable_passes = options.disabled_passes;
+  return compile;
+}
+
+Program compile_training(RecipeModel& model, const Recipe& recipe, int64_t steps_per_epoch, const Options& options) {
+  CompileOptions compile_with = compile_options(options);
+  compile_with.loss = model.loss;
+  compile_with.optimizer = build_optimizer(recipe, steps_per_epoch);
+  const auto correct = model.outputs.find("correct");
+  const auto& [name, value] = correct != model.outputs.end() ? *correct : *model.outputs.find("losses");
+  compile_with.outputs = {{name, value}};
+  return compile(model.model, compile_with);
+}
+
+int64_t eval_batch(const Recipe& recipe) { return recipe.train.eval_batch > 0 ? recipe.train.eval_batch : recipe.train.batch; }
+
+Program compile_evaluation(RecipeModel& model, const CompileOptions& base) {
+  CompileOptions compile_with = base;
+  for (const char* name : {"losses", "correct"}) {
+    const auto output = model.outputs.find(name);
+    if (output != model.outputs.end()) compile_with.outputs.emplace_back(name, output->second);
+  }
+  return compile(model.model, compile_with);
+}
+
+Evaluation evaluate(Program& program, const Recipe& recipe) {
+  const Dataset data = load_data(recipe, false);
+  Loader loader(data, {.batch = eval_batch(recipe), .shuffle = false, .drop_last = false});
+  const std::vector<std::string> outputs = program.outputs();
+  const bool classifies = std::find(outputs.begin(), outputs.end(), "correct") != outputs.end();
+  Evaluation result;
+  double loss = 0, correct = 0;
+  for (bool last = false; !last;) {
+    const Batch& batch = loader.next();
+    last = batch.last;
+    const StepResult step = program.step(batch.feeds);
+    const TensorView losses = step.view("losses");
+    for (int64_t i = 0; i < batch.count; ++i) loss += element_as_double(losses.type.dtype, losses.data, i);
+    if (classifies) {
+      const TensorView right = step.view("correct");
+      for (int64_t i = 0; i < batch.count; ++i) correct += element_as_double(right.type.dtype, right.data, i);
+    }
+    result.examples += batch.count;
+  }
+  const auto n = static_cast<double>(result.examples);
+  result.loss = loss / n;
+  if (classifies) result.accuracy = correct / n;
+  return result;
+}
+
+std::string text_of(const Evaluation& e) {
+  const std::string accuracy = e.accuracy ? fmt::format("accuracy {:.2f} %, ", *e.accuracy * 100) : "";
+  return fmt::format("test {}loss {:.4f} ({} examples)", accuracy, e.loss, e.examples);
+}
+
+nlohmann::json json_of(const Evaluation& e) {
+  nlohmann::json json = {{"loss", e.loss}, {"examples", e.examples}};
+  if (e.accuracy) json["accuracy"] = *e.accuracy;
+  return json;
+}
+
+NamedTensors weights_of(const Program& program) {
+  NamedTensors weights;
+  for (auto& [name, tensor] : program.snapshot()) {
+    if (name.starts_with("optimizer.") || name.starts_with("steps.")) continue;
+    weights.emplace_back(name, std::move(tensor));
+  }
+  return weights;
+}
+
+void write_json(const std::string& path, const nlohmann::json& document) {
+  if (path.empty()) return;
+  std::ofstream file(path);
+  file << document.dump(2) << "\n";
+  file.flush();
+  if (!file) throw Error(fmt::format("{}: cannot be written", path), "--json takes the name of a file to create");
+}
+
+void print_error(const std::string& message, const std::string& hint) {
+  fmt::print(stderr, "aicf: {}{}\n", message, hint.empty() ? "" : " (" + hint + ")");
+}
+
+}  // namespace aicf::cli

@@ -1,0 +1,76 @@
+// What the commands share: options, exit codes, and the way from a recipe to programs.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "aicf/aicf.h"
+
+namespace CLI {
+class App;
+}
+
+namespace aicf::cli {
+
+enum ExitCode : int { kOk = 0, kCheckFailed = 1, kUserMistake = 2, kOurBug = 3, kInterrupted = 130 };
+
+struct Options {
+  std::string recipe;
+  std::string backend = "auto";
+  std::string mode = "graph";
+  std::optional<int64_t> steps;
+  std::optional<int64_t> seed;
+  std::vector<std::string> sets;
+  bool no_alias = false;
+  bool no_reuse = false;
+  std::vector<std::string> disabled_passes;
+  std::string json;
+};
+
+// Adds the options to a subcommand; `steps` and `seed` for those that train.
+void add_recipe_options(CLI::App& app, Options& options);
+void add_training_options(CLI::App& app, Options& options);
+
+// The recipe with --set, --steps and --seed applied.
+Recipe recipe_of(const Options& options);
+CompileOptions compile_options(const Options& options);
+
+// Training as the recipe says: the loss and, where the model has one, the share of right answers.
+Program compile_training(RecipeModel& model, const Recipe& recipe, int64_t steps_per_epoch, const Options& options);
+
+struct Evaluation {
+  int64_t examples = 0;
+  double loss = 0;                 // mean over the examples
+  std::optional<double> accuracy;  // of classifiers, in [0, 1]
+};
+
+// Over the recipe's test set. `base` carries the store (share) or the backend.
+Program compile_evaluation(RecipeModel& model, const CompileOptions& base);
+Evaluation evaluate(Program& program, const Recipe& recipe);
+std::string text_of(const Evaluation& evaluation);  // "test accuracy 88.95 %, loss 0.3214 (10000 examples)"
+nlohmann::json json_of(const Evaluation& evaluation);
+int64_t eval_batch(const Recipe& recipe);
+
+// Params and the model's own states: not the optimizer's, nor counters.
+NamedTensors weights_of(const Program& program);
+
+// Writes the document when a file was asked for. Throws Error when it cannot be written.
+void write_json(const std::string& path, const nlohmann::json& document);
+
+// One line on standard error, with the hint.
+void print_error(const std::string& message, const std::string& hint);
+
+// The commands.
+int train(const Options& options, const std::string& out);
+int eval(const Options& options, const std::string& weights);
+int verify(const Options& options, int orders);
+int dump(const Options& options, const std::string& stage, const std::string& format);
+int ops(const std::string& name, const std::string& json);
+int info(const std::string& json);
+
+}  // namespace aicf::cli

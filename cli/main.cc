@@ -1,0 +1,78 @@
+// The command line: parses, runs one command, turns exceptions into exit codes.
+#include <CLI/CLI.hpp>
+#include <new>
+
+#include "common.h"
+
+namespace {
+
+using namespace aicf;
+using namespace aicf::cli;
+
+struct CommandLine {
+  CLI::App app{"AICF: compiles a whole training step and replays it", "aicf"};
+  Options options;
+  std::string out, weights, stage = "opt", format = "text", op;
+  int orders = 20;
+  std::function<int()> run;
+
+  CLI::App* command(const char* name, const char* description, std::function<int()> action) {
+    CLI::App* sub = app.add_subcommand(name, description);
+    sub->callback([this, action = std::move(action)] { run = action; });
+    return sub;
+  }
+
+  CommandLine() {
+    app.set_version_flag("--version", version());
+    app.require_subcommand(1);
+    CLI::App* train_app = command("train", "train as a recipe says", [this] { return train(options, out); });
+    add_recipe_options(*train_app, options);
+    add_training_options(*train_app, options);
+    train_app->add_option("--out", out, "folder for metrics.jsonl and weights.safetensors");
+
+    CLI::App* eval_app = command("eval", "test metric of saved weights", [this] { return eval(options, weights); });
+    add_recipe_options(*eval_app, options);
+    eval_app->add_option("--weights", weights, "a safetensors file")->required();
+
+    CLI::App* verify_app = command("verify", "prove that every way to run the step gives the same bits",
+                                   [this] { return cli::verify(options, orders); });
+    add_recipe_options(*verify_app, options);
+    add_training_options(*verify_app, options);
+    verify_app->add_option("--orders", orders, "random topological orders to try")->check(CLI::NonNegativeNumber)->capture_default_str();
+
+    CLI::App* dump_app = command("dump", "print a stage of the training step", [this] { return dump(options, stage, format); });
+    add_recipe_options(*dump_app, options);
+    dump_app->add_option("--stage", stage, "model, grad, step, passes, opt, plan or memory")->capture_default_str();
+    dump_app->add_option("--format", format, "text, dot or json")->capture_default_str();
+
+    CLI::App* ops_app = command("ops", "list the ops, or show one", [this] { return ops(op, options.json); });
+    ops_app->add_option("OP", op, "the op to show");
+    ops_app->add_option("--json", options.json, "also write the list to this file");
+
+    CLI::App* info_app = command("info", "version, backends, passes", [this] { return info(options.json); });
+    info_app->add_option("--json", options.json, "also write it to this file");
+  }
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CommandLine line;
+  try {
+    line.app.parse(argc, argv);
+    return line.run ? line.run() : kUserMistake;
+  } catch (const CLI::ParseError& e) {
+    if (e.get_exit_code() == 0) return line.app.exit(e);  // --help, --version
+    print_error(e.what(), "aicf --help, or aicf COMMAND --help");
+    return kUserMistake;
+  } catch (const Error& e) {
+    print_error(e.what(), e.hint());
+    return kUserMistake;
+  } catch (const std::bad_alloc&) {
+    print_error("out of memory", "");
+    return kUserMistake;
+  } catch (const std::exception& e) {
+    print_error(std::string("internal error: ") + e.what(), "this is a bug in aicf: please report it");
+    return kOurBug;
+  }
+}

@@ -1,0 +1,114 @@
+// aicf train: the recipe's steps, a progress bar, and the test metric at the end.
+#include <fmt/format.h>
+
+#include <csignal>
+#include <filesystem>
+#include <memory>
+
+#include "common.h"
+#include "progress.h"
+
+namespace aicf::cli {
+namespace {
+
+volatile std::sig_atomic_t interrupted = 0;
+
+// The first signal ends the run after the step; a second one ends the process.
+void on_signal(int signal) {
+  interrupted = 1;
+  std::signal(signal, SIG_DFL);
+}
+
+int64_t parameters(const Program& program) {
+  int64_t count = 0;
+  for (const std::string& name : program.params()) count += program.type(name).shape.elements();
+  return count;
+}
+
+std::string bytes_text(size_t bytes) {
+  return bytes < (1u << 20) ? fmt::format("{:.1f} KiB", static_cast<double>(bytes) / 1024)
+                            : fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
+}
+
+void print_header(const Recipe& recipe, const Program& program, int64_t steps) {
+  std::string chosen;
+  for (const BackendInfo& backend : list_backends()) {
+    if (backend.name == program.backend()) chosen = backend.description;
+  }
+  fmt::print("{}: {} parameters, {} steps of batch {}\n", recipe.name, parameters(program), steps, recipe.train.batch);
+  fmt::print("backend {}: {}\n", program.backend(), chosen);
+  fmt::print("plan: {} launches, {} planned (arena {})\n", program.launches(), bytes_text(program.memory().total),
+             bytes_text(program.memory().arena));
+  for (const std::string& name : program.untrained()) fmt::print("not trained: {} (no path to the loss, or frozen)\n", name);
+}
+
+void make_folder(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) throw Error(fmt::format("{}: {}", path, error.message()), "--out takes a folder to write to");
+}
+
+}  // namespace
+
+int train(const Options& options, const std::string& out) {
+  const Recipe recipe = recipe_of(options);
+  const Dataset data = load_data(recipe, true);
+  RecipeModel model = build_model(recipe, recipe.train.batch);
+  Loader loader(data, {.batch = recipe.train.batch, .seed = static_cast<uint64_t>(recipe.train.seed)});
+  const int64_t per_epoch = loader.batches_per_epoch();
+  const int64_t steps = total_steps(recipe, per_epoch);
+  Program program = compile_training(model, recipe, per_epoch, options);
+  std::unique_ptr<MetricsWriter> metrics;
+  if (!out.empty()) {
+    make_folder(out);
+    metrics = std::make_unique<MetricsWriter>(out + "/metrics.jsonl");
+  }
+  print_header(recipe, program, steps);
+
+  interrupted = 0;
+  std::signal(SIGINT, on_signal);
+  std::signal(SIGTERM, on_signal);
+  Progress progress(steps, per_epoch);
+  int64_t done = 0;
+  while (done < steps && !interrupted) {
+    const Batch& batch = loader.next();
+    const bool last = batch.last;
+    const int64_t epoch = batch.at.epoch;
+    progress.step(program.step(batch.feeds).scalar("loss"));
+    ++done;
+    if (!last && done < steps) continue;
+    const double mean = progress.take_mean_loss();
+    progress.line(fmt::format("epoch {}: mean loss {:.4f}, {:.0f} steps/s", epoch + 1, mean, progress.steps_per_second()));
+    if (metrics) {
+      metrics->write({{"step", done}, {"epoch", epoch + 1}, {"loss", mean},
+                      {"lr", program.read("optimizer.lr_effective").item()}, {"steps_per_second", progress.steps_per_second()}});
+    }
+  }
+  const double seconds = progress.seconds(), rate = progress.steps_per_second();
+  progress.finish();
+  std::signal(SIGINT, SIG_DFL);
+  std::signal(SIGTERM, SIG_DFL);
+  if (!out.empty()) write_safetensors(out + "/weights.safetensors", weights_of(program), {{"recipe", recipe.name}, {"step", std::to_string(done)}});
+  if (interrupted) {
+    fmt::print("interrupted after step {} of {}{}\n", done, steps, out.empty() ? "" : "; weights saved in " + out);
+    return kInterrupted;
+  }
+
+  RecipeModel eval_model = build_model(recipe, eval_batch(recipe));
+  CompileOptions eval_options = compile_options(options);
+  eval_options.share = program;
+  Program eval_program = compile_evaluation(eval_model, eval_options);
+  const Evaluation result = evaluate(eval_program, recipe);
+  if (metrics) {
+    std::vector<std::pair<std::string, MetricValue>> record = {{"step", done}, {"test_loss", result.loss}};
+    if (result.accuracy) record.emplace_back("test_accuracy", *result.accuracy);
+    metrics->write(record);
+  }
+  fmt::print("{} steps in {:.1f} s ({:.0f} steps/s)\n{}\n", done, seconds, rate, text_of(result));
+  if (!out.empty()) fmt::print("weights: {}/weights.safetensors\n", out);
+  write_json(options.json, {{"recipe", recipe.name}, {"steps", done}, {"seconds", seconds}, {"steps_per_second", rate},
+                            {"final_loss", progress.smooth_loss()}, {"test", json_of(result)}});
+  return kOk;
+}
+
+}  // namespace aicf::cli

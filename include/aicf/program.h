@@ -1,0 +1,153 @@
+// compile() and Program: the training step as one replayable plan over a store of fixed buffers.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "aicf/model.h"
+#include "aicf/optim.h"
+#include "aicf/tensor.h"
+
+namespace aicf {
+
+struct CompileOptions;
+class Program;
+
+// How a plan is run. On the CPU `graph` is `replay`. All give equal bits.
+enum class Mode : uint8_t { graph, replay, eager };
+
+// What one call of step() copies from the feeds besides the inputs.
+enum class StepMode : uint8_t {
+  train,        // nothing: feeding a param or state is an error
+  train_reset,  // fed params and states first, then the step
+};
+
+// What one step returned: snapshots, never overwritten by a later step. Cheap to copy; dropping the last copy gives the
+// memory back to the program.
+class StepResult {
+ public:
+  StepResult() = default;
+  StepResult(const StepResult& other) noexcept;
+  StepResult(StepResult&& other) noexcept;
+  StepResult& operator=(StepResult other) noexcept;
+  ~StepResult();
+
+  // Throw Error (nearest name offered) when there is no such output.
+  Tensor operator[](std::string_view name) const;
+  double scalar(std::string_view name) const;      // of one element
+  TensorView view(std::string_view name) const;    // valid while this result is
+  std::vector<std::string> names() const;
+
+  struct Block;
+  explicit StepResult(Block* block) : block_(block) {}  // takes one reference
+
+ private:
+  Block* block_ = nullptr;
+};
+
+struct LoadOptions {
+  bool params = true;
+  bool states = true;
+  // True: every param and state selected above must be present, and nothing else. False: names in common are copied.
+  bool strict = true;
+};
+
+struct MemoryTotals {
+  size_t external = 0, constant = 0, arena = 0, fetched = 0, total = 0;  // bytes
+  size_t live_peak = 0;  // the arena's lower bound in this order
+};
+
+// A handle; copies are the same program. Programs of one store run in call order, from any thread.
+class Program {
+ public:
+  Program() = default;
+  bool valid() const { return impl_ != nullptr; }
+
+  // One step: feed the inputs, run forward, backward and update. Throws Error, with nothing changed, on a wrong name, shape or
+  // dtype, a missing feed, or a label or index out of range. A (1) feed for a rank-0 input is taken as it. Allocates nothing
+  // on the host once its results are being dropped.
+  StepResult step(std::span<const Feed> feeds, StepMode mode = StepMode::train);
+  StepResult step(std::initializer_list<Feed> feeds, StepMode mode = StepMode::train) {
+    return step(std::span<const Feed>(feeds.begin(), feeds.size()), mode);
+  }
+
+  // Copies of an external, by name. Throws Error when there is no such external, or it was fused or removed.
+  Tensor read(const std::string& name) const;
+  // Copies into the fixed buffer: acts at the next step. Throws Error on an unknown name, another type, a derived state or
+  // a changed structural setting. A (1) tensor fits a rank-0 external; the double form sets a scalar.
+  void write(const std::string& name, const TensorView& value);
+  void write(const std::string& name, double value);
+  // All or nothing. Throws Error naming the first tensor that is missing, unknown or of another type.
+  void load(const NamedTensors& tensors, const LoadOptions& options = {});
+  // Params and states back to their initial values.
+  void reset();
+  // Every param and state that is not derived, by name.
+  NamedTensors snapshot(const LoadOptions& which = {}) const;
+
+  std::vector<std::string> inputs() const;
+  std::vector<std::string> outputs() const;
+  std::vector<std::string> params() const;
+  std::vector<std::string> states() const;
+  TensorType type(const std::string& external) const;
+
+  // Parameters without a path to the loss, or frozen: left untouched, decay included.
+  std::vector<std::string> untrained() const;
+
+  // `stage`: model, grad, step, passes, opt, plan, memory. `format`: text, dot or json (plan: all three; the graphs: text and
+  // dot). Throws Error naming the stages or formats there are.
+  std::string dump(const std::string& stage, const std::string& format = "text") const;
+  MemoryTotals memory() const;
+  int launches() const;
+  std::string backend() const;
+  uint64_t hash() const;
+
+  void set_mode(Mode mode);
+  Mode mode() const;
+
+  class Impl;
+  explicit Program(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+  const std::shared_ptr<Impl>& impl() const { return impl_; }
+
+ private:
+  std::shared_ptr<Impl> impl_;
+};
+
+struct CompileOptions {
+  // Differentiated when given. With an optimizer, each step updates the parameters; the output "loss" is added.
+  Value loss = {};
+  optim::Optimizer optimizer = {};
+  // What the step returns besides the loss. Empty: the model's own outputs.
+  std::vector<std::pair<std::string, Value>> outputs = {};
+  // Whether the model's own state updates (Model::update) run. Default: yes with a loss, and when `outputs` is empty too (the
+  // model's step as declared); no for a program that only computes `outputs` (an evaluation).
+  std::optional<bool> updates = {};
+  // More values to return, by name: an external (its value before the step), a labelled value, NAME.grad of a parameter.
+  std::vector<std::string> fetch = {};
+  std::string backend = "auto";  // auto, cpu, cuda
+  Mode mode = Mode::graph;
+  // True: the cotangent of the loss is an input `grad_initial` of the loss's type instead of 1.
+  bool grad_initial_input = false;
+  // Use the store of this program: the same params and states.
+  Program share = {};
+  std::vector<std::string> freeze = {};          // parameters not to train
+  std::vector<std::string> disable_passes = {};  // Error on an unknown or required pass
+  bool alias = true;
+  bool reuse = true;
+  int threads = 0;  // CPU: 0 is one for each available core
+};
+
+// Builds the step, optimizes, lowers, plans and proves it. Throws Error on what cannot be compiled, naming op and path.
+Program compile(Model& model, const CompileOptions& options = {});
+
+// Distinct compiled plans held by the process-wide cache, and dropping them (running programs keep theirs).
+size_t compile_cache_size();
+void clear_compile_cache();
+
+}  // namespace aicf

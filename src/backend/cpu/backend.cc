@@ -1,0 +1,118 @@
+// The CPU backend: host memory, and launches run phase by phase on the pool.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <string>
+
+#include "aicf/error.h"
+#include "backend/cpu/kernels.h"
+#include "base/thread_pool.h"
+#include "hwy/highway.h"
+
+namespace aicf::backend {
+namespace {
+
+constexpr size_t kAlignment = 256;
+// Below this, asking the system what it has left costs more than it tells.
+constexpr size_t kCheckedBytes = size_t{64} << 20;
+
+// What /proc/meminfo says can still be had, or SIZE_MAX. The system itself promises more than it has.
+size_t available_memory() {
+  std::ifstream file("/proc/meminfo");
+  std::string key;
+  for (size_t kilobytes = 0; file >> key >> kilobytes;) {
+    if (key == "MemAvailable:") return kilobytes * 1024;
+    file.ignore(64, '\n');
+  }
+  return SIZE_MAX;
+}
+
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const size_t colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "unknown processor";
+}
+
+// The target that run-time dispatch picks: better ones have lower bits.
+const char* simd_target() {
+  const int64_t usable = hwy::SupportedTargets() & HWY_TARGETS;
+  return hwy::TargetName(usable & -usable);
+}
+
+struct PhaseTask {
+  CpuKernelFn fn;
+  KernelArgs args;
+};
+
+void run_part(void* ctx, int part, int parts) {
+  const auto* task = static_cast<const PhaseTask*>(ctx);
+  task->fn(task->args, part, parts);
+}
+
+class CpuBackend : public Backend {
+ public:
+  std::string_view name() const override { return "cpu"; }
+
+  std::string description() const override {
+    const int threads = base::ThreadPool::shared().default_threads();
+    return fmt::format("{}, {}, {} thread{}", processor_name(), simd_target(), threads, threads == 1 ? "" : "s");
+  }
+
+  std::span<const Kernel> kernels() const override { return cpu::kernel_table(); }
+
+  void* allocate(size_t bytes) override {
+    const size_t available = bytes >= kCheckedBytes ? available_memory() : SIZE_MAX;
+    const size_t rounded =
+        bytes > SIZE_MAX - kAlignment ? 0 : std::max((bytes + kAlignment - 1) / kAlignment, size_t{1});
+    void* memory = bytes <= available && rounded > 0 ? std::aligned_alloc(kAlignment, rounded * kAlignment) : nullptr;
+    if (memory == nullptr) {
+      const std::string left = available == SIZE_MAX ? "" : fmt::format(", {} bytes are available", available);
+      throw Error(fmt::format("out of memory: {} bytes were asked for{}", bytes, left),
+                  "use a smaller batch or a smaller model");
+    }
+    std::memset(memory, 0, rounded * kAlignment);
+    return memory;
+  }
+
+  void release(void* memory) noexcept override { std::free(memory); }
+
+  void upload(void* to, const void* from, size_t bytes) override {
+    if (bytes > 0) std::memcpy(to, from, bytes);
+  }
+  void download(void* to, const void* from, size_t bytes) override {
+    if (bytes > 0) std::memcpy(to, from, bytes);
+  }
+
+  void run(std::span<const BoundLaunch> launches, int threads) override {
+    base::ThreadPool& pool = base::ThreadPool::shared();
+    if (threads <= 0) threads = pool.default_threads();
+    const base::FlushSubnormals flush;
+    for (const BoundLaunch& launch : launches) {
+      if (launch.guard != nullptr && *launch.guard == 0) continue;
+      for (const CpuPhase& phase : launch.kernel->phases) {
+        PhaseTask task{phase.fn, {launch.buffers, launch.kernel->params.get()}};
+        if (phase.parts == 1) {
+          phase.fn(task.args, 0, 1);
+        } else {
+          pool.run(run_part, &task, phase.parts, threads);
+        }
+      }
+    }
+  }
+};
+
+}  // namespace
+
+Backend& cpu_backend() {
+  // Never destroyed: a store of static storage may still release memory at exit.
+  static Backend* const backend = new CpuBackend;
+  return *backend;
+}
+
+}  // namespace aicf::backend

@@ -1,0 +1,35 @@
+// concat on the CPU: each operand copied to its segment of the rows of the result.
+#include <cstring>
+
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/segments.h"
+
+namespace aicf::backend::cpu {
+namespace {
+
+void run(const KernelArgs& args, int part, int parts) {
+  const Segments& s = *static_cast<const Segments*>(args.params);
+  auto* to = static_cast<char*>(args.buffers[s.begin.size() - 1]);
+  for_segments(s, share(s.total, part, parts), [&](size_t piece, int64_t from, int64_t at, int64_t n) {
+    std::memcpy(to + at, static_cast<const char*>(args.buffers[piece]) + from, static_cast<size_t>(n));
+  });
+}
+
+PreparedKernel prepare(const KernelQuery& query) {
+  PreparedKernel kernel;
+  const TensorType& whole = query.out[0];
+  if (whole.bytes() == 0) return kernel;
+  kernel.phases = {{run, parts_for_bytes(2.0 * static_cast<double>(whole.bytes()))}};
+  kernel.params =
+      std::make_shared<Segments>(segments_of(query.in, whole, static_cast<int>(query.attrs.get_int("axis"))));
+  return kernel;
+}
+
+}  // namespace
+
+void register_concat(KernelTable& table) {
+  table.push_back(
+      {.op = "concat", .variant = "segments", .accepts = [](const KernelQuery&) { return true; }, .prepare = prepare});
+}
+
+}  // namespace aicf::backend::cpu

@@ -1,0 +1,163 @@
+// The driver of every pointwise op: walks the result in tiles, expanding operands that broadcast and converting 16-bit
+// floats on the way. Allocates nothing.
+#include "backend/cpu/pointwise.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <string_view>
+
+#include "backend/cpu/broadcast_map.h"
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/pointwise_tables.h"
+
+namespace aicf::backend::cpu {
+namespace {
+
+constexpr int kMaxArity = 3;
+// Large enough to hide the hand-over of a part, small enough to balance two threads on a megabyte.
+constexpr int64_t kPartElements = 32 * 1024;
+constexpr size_t kMaxElementBytes = 8;
+// A repeated row of up to a tile is expanded once a part, so that it can be read from any phase.
+constexpr size_t kBufferElements = 2 * kTileElements;
+
+std::optional<Pointwise> pointwise_of(std::string_view name) {
+#define AICF_POINTWISE(op, arity, domain) \
+  if (name == #op) return Pointwise::op;
+#include "ops/ops.def"
+  return std::nullopt;
+}
+
+struct Operand {
+  BroadcastMap map;
+  size_t size = 0;         // bytes of an element
+  TileFn widen = nullptr;  // 16-bit floats to f32
+};
+
+struct Params {
+  TileFn tile = nullptr;
+  TileFn narrow = nullptr;  // f32 results to 16 bits
+  int arity = 0;
+  int64_t elements = 0;
+  size_t out_size = 0;
+  Operand in[kMaxArity];
+};
+
+struct Buffers {
+  alignas(64) char raw[kMaxArity][kBufferElements * kMaxElementBytes];
+  alignas(64) float wide[kMaxArity][kBufferElements];
+};
+
+const void* widened(const Operand& operand, const void* data, float* wide, size_t n) {
+  if (!operand.widen) return data;
+  operand.widen(&data, wide, n);
+  return wide;
+}
+
+// What a scalar or a short repeated row looks like to every tile of a part of `count` elements; null for other
+// operands.
+const void* expand_once(const Operand& operand, const void* data, void* raw, float* wide, int64_t count) {
+  if (!operand.map.repeats_within(kTileElements)) return nullptr;
+  const size_t n = static_cast<size_t>(std::min<int64_t>(count, kTileElements) + operand.map.period() - 1);
+  operand.map.expand(data, operand.size, raw, 0, n);
+  return widened(operand, raw, wide, n);
+}
+
+// Elements [begin, begin + n) of an operand, broadcast.
+const void* operand_tile(const Operand& operand, const void* data, void* raw, float* wide, int64_t begin, size_t n) {
+  const void* run = operand.map.contiguous(data, operand.size, begin, n);
+  if (!run) {
+    operand.map.expand(data, operand.size, raw, begin, n);
+    run = raw;
+  }
+  return widened(operand, run, wide, n);
+}
+
+void run_part(const KernelArgs& args, int part, int parts) {
+  const Params& p = *static_cast<const Params*>(args.params);
+  const int64_t tiles = (p.elements + kTileElements - 1) / kTileElements;
+  const int64_t first = tiles * part / parts * kTileElements;
+  const int64_t last = std::min<int64_t>(tiles * (part + 1) / parts * kTileElements, p.elements);
+  Buffers buffers;
+  alignas(64) float result[kTileElements];
+  const void* fixed[kMaxArity];
+  for (int k = 0; k < p.arity; ++k) {
+    fixed[k] = expand_once(p.in[k], args.buffers[k], buffers.raw[k], buffers.wide[k], last - first);
+  }
+  for (int64_t begin = first; begin < last; begin += kTileElements) {
+    const size_t n = static_cast<size_t>(std::min<int64_t>(kTileElements, last - begin));
+    const void* in[kMaxArity];
+    for (int k = 0; k < p.arity; ++k) {
+      const Operand& operand = p.in[k];
+      const size_t size = operand.widen ? sizeof(float) : operand.size;
+      in[k] = fixed[k] ? static_cast<const char*>(fixed[k]) + begin % operand.map.period() * size
+                       : operand_tile(operand, args.buffers[k], buffers.raw[k], buffers.wide[k], begin, n);
+    }
+    void* out = static_cast<char*>(args.buffers[p.arity]) + begin * p.out_size;
+    p.tile(in, p.narrow ? result : out, n);
+    const void* narrow_in = result;
+    if (p.narrow) p.narrow(&narrow_in, out, n);
+  }
+}
+
+// The dtype that decides the instance: the last operand's (the first of `select` is its condition).
+DType operand_dtype(const KernelQuery& query) { return query.in.back().dtype; }
+
+TileFn tile_of(const KernelQuery& query) {
+  const DType dtype = operand_dtype(query);
+  if (pointwise_of(query.def.name) == Pointwise::cast) return find_cast(dtype, query.out[0].dtype);
+  return find_tile(query.def, compute_dtype(query.def, dtype));
+}
+
+bool accepts(const KernelQuery& query) { return tile_of(query) != nullptr; }
+
+PreparedKernel prepare(const KernelQuery& query) {
+  PreparedKernel kernel;
+  kernel.variant = "tiles";
+  auto params = std::make_shared<Params>();
+  params->tile = tile_of(query);
+  params->arity = static_cast<int>(query.in.size());
+  params->elements = query.out[0].shape.elements();
+  params->out_size = size_of(query.out[0].dtype);
+  const bool cast = pointwise_of(query.def.name) == Pointwise::cast;
+  const DType dtype = operand_dtype(query);
+  const DType compute = cast ? dtype : compute_dtype(query.def, dtype);
+  for (int k = 0; k < params->arity; ++k) {
+    Operand& operand = params->in[k];
+    operand.map = BroadcastMap(query.in[k].shape, query.out[0].shape);
+    operand.size = size_of(query.in[k].dtype);
+    if (compute != dtype) operand.widen = find_cast(dtype, compute);
+  }
+  if (compute != dtype && query.out[0].dtype == dtype) params->narrow = find_cast(compute, dtype);
+  if (params->elements > 0) {
+    const int64_t parts = (params->elements + kPartElements - 1) / kPartElements;
+    kernel.phases.push_back({run_part, static_cast<int>(std::min<int64_t>(parts, 1 << 20))});
+  }
+  kernel.params = std::move(params);
+  return kernel;
+}
+
+}  // namespace
+
+DType compute_dtype(const ir::OpDef& def, DType dtype) {
+  const bool half = dtype == bf16 || dtype == f16;
+  return half && pointwise_of(def.name) != Pointwise::select ? f32 : dtype;
+}
+
+TileFn find_tile(const ir::OpDef& def, DType dtype) {
+  const std::optional<Pointwise> op = pointwise_of(def.name);
+  if (!op) return nullptr;
+  return dtype == f32 ? find_f32_tile(*op) : find_scalar_tile(*op, dtype);
+}
+
+TileFn find_cast(DType from, DType to) {
+  const TileFn vector = find_f32_cast(from, to);
+  return vector ? vector : find_scalar_cast(from, to);
+}
+
+void register_pointwise(KernelTable& table) {
+#define AICF_POINTWISE(name, arity, domain) table.push_back({#name, "tiles", accepts, nullptr, prepare});
+#include "ops/ops.def"
+}
+
+}  // namespace aicf::backend::cpu

@@ -1,0 +1,30 @@
+// Pointwise ops on a run of contiguous elements: the tiles from which the driver here, and any interpreter of fused
+// regions, is made.
+#pragma once
+
+#include <cstddef>
+
+#include "aicf/dtype.h"
+#include "ir/op.h"
+
+namespace aicf::backend::cpu {
+
+// Elements of one tile: operands, result and temporaries of a tile stay in the first-level cache.
+inline constexpr size_t kTileElements = 1024;
+
+// out[i] = op(in[0][i], in[1][i], …) for i < n, for any n and alignment. `out` may be one of the operands, exactly,
+// when the element sizes agree. A bool is one byte, 0 or 1.
+using TileFn = void (*)(const void* const* in, void* out, size_t n);
+
+// The tile of a pointwise op on operands of `dtype` (of `select`: the type chosen from). Null when there is none: for
+// `cast` (see find_cast), and for bf16 and f16, which compute_dtype() says to convert first.
+TileFn find_tile(const ir::OpDef& def, DType dtype);
+
+// The type in which an op on `dtype` is computed: f32 for bf16 and f16, except for `select`, which moves bits.
+DType compute_dtype(const ir::OpDef& def, DType dtype);
+
+// out[i] = in[0][i] converted. To a float rounds to nearest even, to an integer truncates and saturates (NaN gives 0;
+// between integers it wraps), to bool is x != 0. f16 subnormals survive flush-to-zero. Never null.
+TileFn find_cast(DType from, DType to);
+
+}  // namespace aicf::backend::cpu

@@ -1,0 +1,117 @@
+// input_checks: every label and index that the step reads is checked on the device, and the result (`inputs_ok`) gates
+// every update. Runs on live ops, while composites still name the index operands the user knows.
+#include "passes/input_checks.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "aicf/ops.h"
+#include "ir/op.h"
+#include "ops/defs.h"
+#include "passes/pass.h"
+
+namespace aicf::passes {
+namespace {
+
+struct Found {
+  ir::ValueId index;
+  InputCheck check;
+};
+
+// True when the values are in range by construction.
+bool proven(const ir::Graph& graph, ir::ValueId index, const InputCheck& check) {
+  const ir::ValueInfo& v = graph.value(index);
+  if (v.role == ir::Role::constant) {
+    for (double x : v.data->to_doubles()) {
+      const bool ok = (x >= 0 && x < static_cast<double>(check.extent)) ||
+                      (check.has_ignore && x == static_cast<double>(check.ignore));
+      if (!ok) return false;
+    }
+    return true;
+  }
+  if (v.producer == ir::kNoOp) return false;
+  const ir::Op& op = graph.op(v.producer);
+  const std::string_view name = op.def->name;
+  if (name == "iota") {
+    const int64_t axis = op.attrs.get_int("axis");
+    return v.type.shape.elements() == 0 || v.type.shape[static_cast<int>(axis)] <= check.extent;
+  }
+  if (name == "argmax") {
+    const TensorType& in = graph.type(op.inputs[0]);
+    const int64_t axis = op.attrs.get_int("axis");
+    return in.shape[static_cast<int>(axis < 0 ? axis + in.shape.rank() : axis)] <= check.extent;
+  }
+  return false;
+}
+
+bool same(const Found& a, const Found& b) {
+  return a.index == b.index && a.check.extent == b.check.extent && a.check.has_ignore == b.check.has_ignore &&
+         a.check.ignore == b.check.ignore;
+}
+
+// The backward's scatter repeats its forward's gather: one check serves both, named after the first.
+std::vector<Found> find(const ir::Graph& graph) {
+  std::vector<Found> found;
+  for (const ir::Op& op : graph.ops()) {
+    std::vector<TensorType> in;
+    for (ir::ValueId v : op.inputs) in.push_back(graph.type(v));
+    for (const ir::IndexOperand& row : op.def->index_operands) {
+      Found f;
+      f.index = op.inputs[static_cast<size_t>(row.operand)];
+      f.check.op = op.def->name;
+      const std::string name = ir::value_name(graph, f.index);
+      f.check.tensor = name.substr(1);
+      f.check.extent = row.extent(in, op.attrs);
+      f.check.has_ignore = op.attrs.has("ignore_index");
+      if (f.check.has_ignore) f.check.ignore = op.attrs.get_int("ignore_index");
+      if (proven(graph, f.index, f.check)) continue;
+      if (std::none_of(found.begin(), found.end(), [&](const Found& other) { return same(f, other); })) {
+        found.push_back(f);
+      }
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+std::vector<InputCheck> find_input_checks(const ir::Graph& graph) {
+  std::vector<InputCheck> checks;
+  for (const Found& f : find(graph)) checks.push_back(f.check);
+  return checks;
+}
+
+bool input_checks(ir::Graph& graph) {
+  if (graph.find_external(kInputError) != ir::kNoValue) return false;
+  const std::vector<Found> found = find(graph);
+  if (found.empty()) return false;
+  const TensorType counter{i64, {}};
+  const ir::Attrs attrs{{"private", true}, {"init", std::string("zeros")}};
+  const Value error = graph.handle(graph.add_external(ir::Role::state, kInputError, counter, attrs));
+  const Value error_step = graph.handle(graph.add_external(ir::Role::state, kInputErrorStep, counter, attrs));
+
+  Value code = literal(error, 0);
+  for (size_t i = found.size(); i-- > 0;) {  // the first failing check wins
+    const InputCheck& check = found[i].check;
+    const Value ok = ops::in_range(graph.handle(found[i].index), check.extent,
+                                   check.has_ignore ? std::optional<int64_t>(check.ignore) : std::nullopt);
+    code = select(ok, code, literal(error, static_cast<double>(i + 1)));
+  }
+  const Value clean = equal(error, literal(error, 0));
+  const Value next_error = select(clean, code, error).named(std::string(kInputError) + ".next");
+  const Value ok = equal(next_error, literal(error, 0)).named("inputs_ok");
+
+  for (size_t i = 0; i < graph.updates().size(); ++i) {
+    const ir::ValueId guard = graph.updates()[i].guard;
+    graph.set_guard(i, guard == ir::kNoValue ? ok.id() : logical_and(graph.handle(guard), ok).id());
+  }
+  graph.add_update(error.id(), next_error.id());
+  const ir::ValueId applied = graph.find_external(kStepsApplied);
+  if (applied != ir::kNoValue) {
+    const Value step = graph.handle(applied) + 1;
+    graph.add_update(error_step.id(), select(clean, step, error_step).id());
+  }
+  return true;
+}
+
+}  // namespace aicf::passes

@@ -1,0 +1,45 @@
+// A pass: a function from graph to graph, and how it may change bits.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace aicf::passes {
+
+// required: always runs. exact: switching it off changes no bit. reorders: within a stated bound.
+enum class Effect : uint8_t { required, exact, reorders };
+
+struct Pass {
+  const char* name;
+  Effect effect;
+  // Returns true when it changed the graph.
+  bool (*run)(ir::Graph& graph);
+};
+
+// In order; pipeline.cc says why each stands where it does.
+std::span<const Pass> pipeline();
+
+// Called with each pass's name and the graph after it (also "input" before the first).
+using DumpFn = std::function<void(const std::string& pass, const ir::Graph& graph, bool changed)>;
+
+// Runs the pipeline, verifying after each pass; an error ends "after pass NAME". Throws Error on a disabled name that is
+// unknown or required.
+void run_pipeline(ir::Graph& graph, const std::vector<std::string>& disabled, const DumpFn& dump = nullptr);
+
+// Expands only composites that have no gradient rule of their own: what differentiate() needs.
+bool expand_undifferentiable(ir::Graph& graph);
+
+// The passes, one file each.
+bool expand(ir::Graph& graph);
+bool derive(ir::Graph& graph);
+// The value of an expression over externals after the step's updates: re-emitted from their new values; `value` itself when
+// it depends on nothing that is updated.
+ir::ValueId next_value(ir::Graph& graph, ir::ValueId value);
+bool input_checks(ir::Graph& graph);
+bool dce(ir::Graph& graph);
+
+}  // namespace aicf::passes

@@ -1,0 +1,52 @@
+// The passes in order, and the runner that verifies after each.
+#include <algorithm>
+
+#include "aicf/error.h"
+#include "ir/text.h"
+#include "passes/pass.h"
+
+namespace aicf::passes {
+namespace {
+
+constexpr Pass kPipeline[] = {
+    // First, so that every later pass sees the updates of derived states as ordinary ones.
+    {"derive", Effect::required, derive},
+    // Before expand: messages name the op and tensor the user wrote, not a gather inside an expansion.
+    {"input_checks", Effect::required, input_checks},
+    // After differentiation (done before the pipeline) and before anything that looks at primitives.
+    {"expand", Effect::required, expand},
+    // Last: expansions leave results that nobody reads.
+    {"dce", Effect::exact, dce},
+};
+
+}  // namespace
+
+std::span<const Pass> pipeline() { return kPipeline; }
+
+void run_pipeline(ir::Graph& graph, const std::vector<std::string>& disabled, const DumpFn& dump) {
+  for (const std::string& name : disabled) {
+    const auto pass = std::find_if(std::begin(kPipeline), std::end(kPipeline), [&](const Pass& p) { return name == p.name; });
+    std::string known;
+    for (const Pass& p : kPipeline) {
+      if (p.effect != Effect::required) known += (known.empty() ? "" : ", ") + std::string(p.name);
+    }
+    if (pass == std::end(kPipeline)) throw Error("no pass named '" + name + "'", "passes that can be disabled: " + known);
+    if (pass->effect == Effect::required) {
+      throw Error("the pass '" + name + "' is required", "passes that can be disabled: " + known);
+    }
+  }
+  ir::verify(graph);
+  if (dump) dump("input", graph, false);
+  for (const Pass& pass : kPipeline) {
+    if (std::find(disabled.begin(), disabled.end(), pass.name) != disabled.end()) continue;
+    const bool changed = pass.run(graph);
+    try {
+      ir::verify(graph);
+    } catch (const Error& e) {
+      throw InternalError(std::string(e.what()) + " (after pass " + pass.name + ")");
+    }
+    if (dump) dump(pass.name, graph, changed);
+  }
+}
+
+}  // namespace aicf::passes

@@ -1,0 +1,166 @@
+#include "runtime/executable.h"
+
+#include <algorithm>
+#include <random>
+
+#include "aicf/error.h"
+#include "ir/op.h"
+
+namespace aicf::runtime {
+namespace {
+
+bool is_private(const ir::ValueInfo& info) { return info.attrs.get_bool("private"); }
+
+bool is_used(const ir::Graph& graph, ir::ValueId id) {
+  const auto is = [id](ir::ValueId v) { return v == id; };
+  return std::any_of(graph.ops().begin(), graph.ops().end(),
+                     [&](const ir::Op& op) { return std::any_of(op.inputs.begin(), op.inputs.end(), is); }) ||
+         std::any_of(graph.outputs().begin(), graph.outputs().end(), [&](const ir::Output& o) { return is(o.value); }) ||
+         std::any_of(graph.updates().begin(), graph.updates().end(),
+                     [&](const ir::Update& u) { return is(u.value) || is(u.guard); });
+}
+
+// A byte copy is what the backend's reshape kernel does.
+backend::PreparedKernel copy_kernel(backend::Backend& backend, const TensorType& type) {
+  const ir::OpDef& reshape = *ir::find_op("reshape");
+  const std::vector<TensorType> types = {type};
+  const auto dims = type.shape.dims();
+  const ir::Attrs attrs{{"shape", std::vector<int64_t>(dims.begin(), dims.end())}};
+  const backend::KernelQuery query{reshape, attrs, types, types};
+  const backend::Kernel* kernel = backend::choose(backend.kernels(), query);
+  if (kernel == nullptr) throw InternalError("no copy kernel for " + to_string(type));
+  return kernel->prepare(query);
+}
+
+}  // namespace
+
+Executable::Executable(std::shared_ptr<const Compiled> compiled, Store& store, int threads)
+    : compiled_(std::move(compiled)), store_(store), threads_(threads) {
+  bind_buffers();
+  bind_launches();
+}
+
+void Executable::bind_buffers() {
+  backend::Backend& backend = store_.backend();
+  const ir::Graph& graph = compiled_->graph;
+  for (ir::ValueId id = 0; id < graph.num_values(); ++id) {
+    const ir::ValueInfo& info = graph.value(id);
+    if ((info.role == ir::Role::param || info.role == ir::Role::state) && !is_private(info)) {
+      store_.declare(info, compiled_->model.find_derivation(compiled_->model.find_external(info.name)) != nullptr);
+    }
+  }
+  auto* arena = static_cast<char*>(store_.arena(plan().arena_bytes));
+  for (const plan::Buffer& buffer : plan().buffers) {
+    void* address = nullptr;
+    switch (buffer.home) {
+      case plan::Home::arena: address = arena == nullptr ? nullptr : arena + buffer.offset; break;
+      case plan::Home::external: {
+        const ir::ValueInfo& info = graph.value(buffer.owner);
+        if (info.role != ir::Role::input && !is_private(info)) {
+          address = store_.find(info.name)->memory.data();
+          break;
+        }
+        memory_.emplace_back(backend, info.type.bytes());
+        address = memory_.back().data();
+        own_.push_back({info.name, info.role, info.type, address, is_used(graph, buffer.owner)});
+        break;
+      }
+      case plan::Home::constant: {
+        memory_.emplace_back(backend, buffer.bytes);
+        address = memory_.back().data();
+        backend.upload(address, graph.value(buffer.owner).data->data(), buffer.bytes);
+        break;
+      }
+      case plan::Home::fetched: {
+        memory_.emplace_back(backend, buffer.bytes);
+        address = memory_.back().data();
+        break;
+      }
+    }
+    addresses_.push_back(address);
+  }
+}
+
+void Executable::bind_launches() {
+  const size_t count = plan().launches.size();
+  launch_buffers_.reserve(count);
+  copies_.resize(count);
+  for (size_t i = 0; i < count; ++i) {
+    const plan::Launch& launch = plan().launches[i];
+    std::vector<void*> buffers;
+    for (plan::BufferId b : launch.reads) buffers.push_back(address(b));
+    for (plan::BufferId b : launch.writes) buffers.push_back(address(b));
+    if (launch.workspace != plan::kNoBuffer) buffers.push_back(address(launch.workspace));
+    launch_buffers_.push_back(std::move(buffers));
+    backend::BoundLaunch bound;
+    bound.kernel = &launch.kernel;
+    if (launch.kind == plan::LaunchKind::copy) {
+      const plan::Buffer& target = plan().buffers[static_cast<size_t>(launch.writes[0])];
+      copies_[i] = copy_kernel(store_.backend(), TensorType{u8, {static_cast<int64_t>(target.bytes)}});
+      bound.kernel = &copies_[i];
+    }
+    bound.buffers = launch_buffers_.back().data();
+    if (launch.guard != plan::kNoBuffer) bound.guard = static_cast<const uint8_t*>(address(launch.guard));
+    launches_.push_back(bound);
+  }
+}
+
+void Executable::run() { store_.backend().run(launches_, threads_); }
+
+void Executable::run_eager(std::span<const int> order, const std::function<void(int launch)>& after) {
+  const int count = static_cast<int>(launches_.size());
+  if (!order.empty() && static_cast<int>(order.size()) != count) throw InternalError("run_eager: incomplete order");
+  for (int i = 0; i < count; ++i) {
+    const int at = order.empty() ? i : order[static_cast<size_t>(i)];
+    store_.backend().run(std::span(&launches_[static_cast<size_t>(at)], 1), threads_);
+    if (after) after(at);
+  }
+}
+
+const OwnExternal* Executable::find_own(std::string_view name) const {
+  for (const OwnExternal& own : own_) {
+    if (own.name == name) return &own;
+  }
+  return nullptr;
+}
+
+void* Executable::external_address(ir::ValueId external) const {
+  const plan::BufferId buffer = plan().buffer_of[static_cast<size_t>(external)];
+  if (buffer == plan::kNoBuffer) {
+    throw InternalError("external " + ir::value_name(compiled_->graph, external) + " has no buffer");
+  }
+  return address(buffer);
+}
+
+std::vector<int> random_order(const plan::ExecPlan& plan, uint64_t seed) {
+  const size_t count = plan.launches.size();
+  std::vector<std::vector<int>> next(count);
+  std::vector<int> waiting(count, 0);
+  int from = -1, to = -1;
+  for (const plan::Edge& edge : plan.edges) {
+    if (edge.from == from && edge.to == to) continue;  // sorted: one count a pair, whatever its hazards
+    from = edge.from;
+    to = edge.to;
+    next[static_cast<size_t>(from)].push_back(to);
+    ++waiting[static_cast<size_t>(to)];
+  }
+  std::vector<int> ready, order;
+  for (size_t i = 0; i < count; ++i) {
+    if (waiting[i] == 0) ready.push_back(static_cast<int>(i));
+  }
+  std::mt19937_64 random(seed);
+  while (!ready.empty()) {
+    const size_t pick = random() % ready.size();
+    const int launch = ready[pick];
+    ready[pick] = ready.back();
+    ready.pop_back();
+    order.push_back(launch);
+    for (int n : next[static_cast<size_t>(launch)]) {
+      if (--waiting[static_cast<size_t>(n)] == 0) ready.push_back(n);
+    }
+  }
+  if (order.size() != count) throw InternalError("random_order: the plan's edges have a cycle");
+  return order;
+}
+
+}  // namespace aicf::runtime

@@ -1,0 +1,81 @@
+// Executable: one plan bound to one store: every address decided, ready to run in any mode.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "aicf/program.h"
+#include "ir/graph.h"
+#include "plan/plan.h"
+#include "runtime/store.h"
+
+namespace aicf::runtime {
+
+// What compile() made: immutable, shared by every program with the same content.
+struct Compiled {
+  ir::Graph model;  // as declared
+  ir::Graph grad;   // with outputs and backward
+  ir::Graph step;   // with updates
+  ir::Graph graph;  // after the passes: what the plan is of
+  plan::ExecPlan plan;
+  std::vector<std::string> check_messages;  // by code - 1: "cross_entropy: %y holds a value outside [0,10)"
+  std::vector<std::string> untrained;
+  std::vector<std::pair<std::string, std::vector<std::string>>> groups;  // trained parameters by group
+  std::vector<std::string> disabled_passes;
+  uint64_t hash = 0;
+};
+
+// An external that belongs to this executable alone: inputs, and private states.
+struct OwnExternal {
+  std::string name;
+  ir::Role role = ir::Role::input;
+  TensorType type;
+  void* address = nullptr;
+  bool used = true;  // an input this program never reads need not be fed
+};
+
+class Executable {
+ public:
+  // Declares the graph's params and states in the store. REQUIRES the store's mutex.
+  Executable(std::shared_ptr<const Compiled> compiled, Store& store, int threads);
+
+  const Compiled& compiled() const { return *compiled_; }
+  const plan::ExecPlan& plan() const { return compiled_->plan; }
+  Store& store() { return store_; }
+
+  // The bound list, in plan order. REQUIRES the store's mutex, as all that runs.
+  void run();
+  // Launch by launch, addresses looked up each time; `order` is a permutation of the launches (empty: plan order), and
+  // `after` (if any) sees each launch when it is done.
+  void run_eager(std::span<const int> order = {}, const std::function<void(int launch)>& after = nullptr);
+
+  void set_threads(int threads) { threads_ = threads; }
+
+  const std::vector<OwnExternal>& own() const { return own_; }
+  const OwnExternal* find_own(std::string_view name) const;
+  void* address(plan::BufferId buffer) const { return addresses_[static_cast<size_t>(buffer)]; }
+  // The buffer of an external of the graph. Throws InternalError when it has none.
+  void* external_address(ir::ValueId external) const;
+
+ private:
+  void bind_buffers();
+  void bind_launches();
+
+  std::shared_ptr<const Compiled> compiled_;
+  Store& store_;
+  int threads_;
+  std::vector<Allocation> memory_;  // inputs, private states, constants, fetched buffers
+  std::vector<OwnExternal> own_;
+  std::vector<void*> addresses_;  // by buffer
+  std::vector<std::vector<void*>> launch_buffers_;
+  std::vector<backend::PreparedKernel> copies_;  // of copy launches, sized by their bytes
+  std::vector<backend::BoundLaunch> launches_;
+};
+
+// A permutation of the launches that keeps every edge, drawn with this seed.
+std::vector<int> random_order(const plan::ExecPlan& plan, uint64_t seed);
+
+}  // namespace aicf::runtime

@@ -1,0 +1,304 @@
+// Program: checks what is fed, runs one step, hands out snapshots.
+#include "runtime/program.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "aicf/error.h"
+#include "base/suggest.h"
+
+namespace aicf {
+namespace {
+
+using runtime::External;
+
+// A (1) tensor stands for a scalar.
+bool fits(const TensorType& wanted, const TensorType& got) {
+  if (wanted == got) return true;
+  return wanted.dtype == got.dtype && wanted.shape.rank() == 0 && got.shape == Shape{1};
+}
+
+[[noreturn]] void wrong_type(std::string_view what, std::string_view name, const TensorType& wanted,
+                             const TensorType& got) {
+  throw Error(std::string(what) + " '" + std::string(name) + "': expected " + to_string(wanted) + ", got " +
+              to_string(got));
+}
+
+bool selected(const External& e, const LoadOptions& which) {
+  return !e.derived && (e.role == ir::Role::param ? which.params : which.states);
+}
+
+}  // namespace
+
+Program::Impl::Impl(std::shared_ptr<const runtime::Compiled> compiled, std::shared_ptr<runtime::Store> store, Mode mode,
+                    int threads)
+    : compiled_(std::move(compiled)), store_(std::move(store)), executable_(compiled_, *store_, threads), mode_(mode) {
+  for (const runtime::OwnExternal& own : executable_.own()) {
+    if (own.role == ir::Role::input) inputs_.push_back({own.name, own.type, own.address, own.used});
+  }
+  fed_.resize(inputs_.size());
+  const ir::Graph& graph = compiled_->graph;
+  std::vector<std::string> names;
+  std::vector<TensorType> types;
+  for (const ir::Output& output : graph.outputs()) {
+    names.push_back(output.name);
+    types.push_back(graph.type(output.value));
+  }
+  results_ = std::make_shared<runtime::ResultPool>(std::move(names), std::move(types));
+  for (plan::BufferId buffer : compiled_->plan.outputs) output_addresses_.push_back(executable_.address(buffer));
+  if (const auto* error = executable_.find_own("inputs.error")) error_ = error->address;
+  if (const auto* step = executable_.find_own("inputs.error_step")) error_step_ = step->address;
+}
+
+Program::Impl::Place Program::Impl::place(std::string_view name) const {
+  if (External* e = store_->find(name)) return {e->role, e->type, e->memory.data(), e->derived};
+  for (const Input& input : inputs_) {
+    if (input.name == name) return {ir::Role::input, input.type, input.address, false};
+  }
+  std::vector<std::string> known;
+  for (const auto& e : store_->externals()) known.push_back(e->name);
+  for (const Input& input : inputs_) known.push_back(input.name);
+  if (compiled_->step.find(name) != ir::kNoValue) {
+    throw Error("'" + std::string(name) + "' is not an external: it was fused or removed, or lives only inside a step",
+                "list it in fetch at compile and read it from the step's result");
+  }
+  throw Error("no input, param or state is named '" + std::string(name) + "'", base::did_you_mean(name, known));
+}
+
+void Program::Impl::check_feeds(std::span<const Feed> feeds, StepMode mode) {
+  std::fill(fed_.begin(), fed_.end(), 0);
+  for (const Feed& feed : feeds) {
+    size_t i = 0;
+    while (i < inputs_.size() && inputs_[i].name != feed.name) ++i;
+    if (i < inputs_.size()) {
+      if (fed_[i]) throw Error("input '" + inputs_[i].name + "' is fed twice");
+      if (!fits(inputs_[i].type, feed.tensor.type)) wrong_type("input", feed.name, inputs_[i].type, feed.tensor.type);
+      if (feed.tensor.data == nullptr && inputs_[i].type.bytes() > 0) {
+        throw Error("input '" + inputs_[i].name + "' is fed a null pointer");
+      }
+      fed_[i] = 1;
+      continue;
+    }
+    const External* e = store_->find(feed.name);
+    if (e == nullptr) {
+      std::vector<std::string> known;
+      for (const Input& input : inputs_) known.push_back(input.name);
+      const std::string near = base::did_you_mean(feed.name, known);
+      std::string list;
+      for (const std::string& k : known) list += (list.empty() ? "" : ", ") + k;
+      throw Error("feed '" + std::string(feed.name) + "': this program has no such input",
+                  near.empty() ? "its inputs are: " + (list.empty() ? "none" : list) : near);
+    }
+    if (mode != StepMode::train_reset) {
+      throw Error(std::string(ir::name_of(e->role)) + " '" + e->name + "' is fed, and a step copies inputs only",
+                  "use write() or load(), or StepMode::train_reset");
+    }
+    if (e->derived) throw Error("state '" + e->name + "' is derived from others and cannot be fed");
+    if (!fits(e->type, feed.tensor.type)) {
+      wrong_type(ir::name_of(e->role), feed.name, e->type, feed.tensor.type);
+    }
+  }
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    if (!fed_[i] && inputs_[i].used) {
+      throw Error("input '" + inputs_[i].name + "' : " + to_string(inputs_[i].type) + " is not fed");
+    }
+  }
+}
+
+void Program::Impl::take_input_error() {
+  if (error_ == nullptr) return;
+  backend::Backend& backend = store_->backend();
+  int64_t code = 0, step = 0;
+  backend.download(&code, error_, sizeof code);
+  if (code == 0) return;
+  const int64_t zero = 0;
+  if (error_step_ != nullptr) {
+    backend.download(&step, error_step_, sizeof step);
+    backend.upload(error_step_, &zero, sizeof zero);
+  }
+  backend.upload(error_, &zero, sizeof zero);
+  const auto index = static_cast<size_t>(code - 1);
+  if (index >= compiled_->check_messages.size()) throw InternalError("unknown input check " + std::to_string(code));
+  throw Error(compiled_->check_messages[index] + (step > 0 ? " at step " + std::to_string(step) : "") +
+              "; nothing was updated");
+}
+
+StepResult Program::Impl::step(std::span<const Feed> feeds, StepMode mode) {
+  const std::lock_guard<std::mutex> lock(store_->mutex());
+  check_feeds(feeds, mode);
+  backend::Backend& backend = store_->backend();
+  bool reset_any = false;
+  for (const Feed& feed : feeds) {
+    const auto input = std::find_if(inputs_.begin(), inputs_.end(), [&](const Input& i) { return i.name == feed.name; });
+    if (input != inputs_.end()) {
+      backend.upload(input->address, feed.tensor.data, input->type.bytes());
+      continue;
+    }
+    const External& e = *store_->find(feed.name);
+    backend.upload(e.memory.data(), feed.tensor.data, e.type.bytes());
+    reset_any = true;
+  }
+  if (reset_any) store_->refresh();
+
+  if (mode_ == Mode::eager) {
+    executable_.run_eager(order_, observer_);
+  } else {
+    executable_.run();
+  }
+  take_input_error();
+
+  StepResult::Block* block = results_->acquire();
+  StepResult result(block);
+  for (size_t i = 0; i < output_addresses_.size(); ++i) {
+    backend.download(block->tensors[i].data(), output_addresses_[i], block->tensors[i].bytes());
+  }
+  return result;
+}
+
+Tensor Program::Impl::read(std::string_view name) {
+  const std::lock_guard<std::mutex> lock(store_->mutex());
+  const Place p = place(name);
+  Tensor tensor(p.type);
+  store_->backend().download(tensor.data(), p.address, tensor.bytes());
+  return tensor;
+}
+
+void Program::Impl::write(std::string_view name, const TensorView& value) {
+  const std::lock_guard<std::mutex> lock(store_->mutex());
+  const Place p = place(name);
+  if (p.role == ir::Role::input) throw Error("input '" + std::string(name) + "' cannot be written: feed it");
+  if (p.derived) throw Error("state '" + std::string(name) + "' is derived from others and cannot be written");
+  if (!fits(p.type, value.type)) wrong_type(ir::name_of(p.role), name, p.type, value.type);
+  store_->backend().upload(p.address, value.data, p.type.bytes());
+  store_->refresh();
+}
+
+void Program::Impl::load(const NamedTensors& tensors, const LoadOptions& options) {
+  const std::lock_guard<std::mutex> lock(store_->mutex());
+  std::vector<std::pair<External*, const Tensor*>> copies;
+  for (const auto& [name, tensor] : tensors) {
+    External* e = store_->find(name);
+    if (e != nullptr && e->derived) throw Error("load: state '" + name + "' is derived from others");
+    if (e == nullptr || !selected(*e, options)) {
+      if (!options.strict) continue;
+      std::vector<std::string> known;
+      for (const auto& other : store_->externals()) {
+        if (selected(*other, options)) known.push_back(other->name);
+      }
+      if (e != nullptr) throw Error("load: '" + name + "' is not among the tensors to load here");
+      throw Error("load: no param or state is named '" + name + "'", base::did_you_mean(name, known));
+    }
+    if (!fits(e->type, tensor.type())) {
+      wrong_type("load: " + std::string(ir::name_of(e->role)), name, e->type, tensor.type());
+    }
+    for (const auto& copy : copies) {
+      if (copy.first == e) throw Error("load: '" + name + "' is given twice");
+    }
+    copies.emplace_back(e, &tensor);
+  }
+  if (options.strict) {
+    for (const auto& e : store_->externals()) {
+      const bool given = std::any_of(copies.begin(), copies.end(), [&](const auto& c) { return c.first == e.get(); });
+      if (selected(*e, options) && !given) {
+        throw Error("load: " + std::string(ir::name_of(e->role)) + " '" + e->name + "' : " + to_string(e->type) +
+                    " is missing");
+      }
+    }
+  }
+  for (const auto& [external, tensor] : copies) {
+    store_->backend().upload(external->memory.data(), tensor->data(), tensor->bytes());
+  }
+  store_->refresh();
+}
+
+void Program::Impl::reset() {
+  const std::lock_guard<std::mutex> lock(store_->mutex());
+  store_->reset();
+  const int64_t zero = 0;
+  for (void* state : {error_, error_step_}) {
+    if (state != nullptr) store_->backend().upload(state, &zero, sizeof zero);
+  }
+}
+
+NamedTensors Program::Impl::snapshot(const LoadOptions& which) {
+  const std::lock_guard<std::mutex> lock(store_->mutex());
+  NamedTensors tensors;
+  for (const auto& e : store_->externals()) {
+    if (!selected(*e, which)) continue;
+    Tensor tensor(e->type);
+    store_->backend().download(tensor.data(), e->memory.data(), tensor.bytes());
+    tensors.emplace_back(e->name, std::move(tensor));
+  }
+  return tensors;
+}
+
+namespace {
+
+Program::Impl& checked(const std::shared_ptr<Program::Impl>& impl) {
+  if (impl == nullptr) throw Error("use of an empty Program", "compile() makes one");
+  return *impl;
+}
+
+std::vector<std::string> names_of_role(Program::Impl& impl, ir::Role role) {
+  const std::lock_guard<std::mutex> lock(impl.store()->mutex());
+  std::vector<std::string> names;
+  for (const auto& e : impl.store()->externals()) {
+    if (e->role == role) names.push_back(e->name);
+  }
+  return names;
+}
+
+}  // namespace
+
+StepResult Program::step(std::span<const Feed> feeds, StepMode mode) { return checked(impl_).step(feeds, mode); }
+Tensor Program::read(const std::string& name) const { return checked(impl_).read(name); }
+void Program::write(const std::string& name, const TensorView& value) { checked(impl_).write(name, value); }
+void Program::write(const std::string& name, double value) {
+  const TensorType scalar = type(name);
+  if (scalar.shape.elements() != 1) {
+    throw Error("'" + name + "' has type " + to_string(scalar) + ": expected one element to write a number to");
+  }
+  Tensor tensor(scalar);
+  set_element(scalar.dtype, tensor.data(), 0, value);
+  write(name, tensor);
+}
+void Program::load(const NamedTensors& tensors, const LoadOptions& options) { checked(impl_).load(tensors, options); }
+void Program::reset() { checked(impl_).reset(); }
+NamedTensors Program::snapshot(const LoadOptions& which) const { return checked(impl_).snapshot(which); }
+
+std::vector<std::string> Program::inputs() const {
+  std::vector<std::string> names;
+  for (const auto& own : checked(impl_).executable().own()) {
+    if (own.role == ir::Role::input) names.push_back(own.name);
+  }
+  return names;
+}
+
+std::vector<std::string> Program::outputs() const {
+  std::vector<std::string> names;
+  for (const ir::Output& o : checked(impl_).compiled().graph.outputs()) names.push_back(o.name);
+  return names;
+}
+
+std::vector<std::string> Program::params() const { return names_of_role(checked(impl_), ir::Role::param); }
+std::vector<std::string> Program::states() const { return names_of_role(checked(impl_), ir::Role::state); }
+TensorType Program::type(const std::string& external) const {
+  Impl& impl = checked(impl_);
+  for (const auto& own : impl.executable().own()) {
+    if (own.role == ir::Role::input && own.name == external) return own.type;
+  }
+  return read(external).type();
+}
+std::vector<std::string> Program::untrained() const { return checked(impl_).compiled().untrained; }
+
+MemoryTotals Program::memory() const {
+  const plan::ExecPlan& p = checked(impl_).compiled().plan;
+  return {p.external_bytes, p.constant_bytes, p.arena_bytes, p.fetched_bytes, p.total_bytes(), p.live_peak_bytes};
+}
+int Program::launches() const { return static_cast<int>(checked(impl_).compiled().plan.launches.size()); }
+std::string Program::backend() const { return std::string(checked(impl_).store()->backend().name()); }
+uint64_t Program::hash() const { return checked(impl_).compiled().hash; }
+void Program::set_mode(Mode mode) { checked(impl_).set_mode(mode); }
+Mode Program::mode() const { return checked(impl_).mode(); }
+
+}  // namespace aicf

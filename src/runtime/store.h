@@ -1,0 +1,85 @@
+// Store: the named params and states of a model at fixed addresses, shared by its programs.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backend/api.h"
+#include "ir/graph.h"
+
+namespace aicf::runtime {
+
+class Executable;
+
+// Memory of a backend, released with the object.
+class Allocation {
+ public:
+  Allocation() = default;
+  Allocation(backend::Backend& backend, size_t bytes);
+  Allocation(Allocation&& other) noexcept;
+  Allocation& operator=(Allocation&& other) noexcept;
+  ~Allocation();
+
+  void* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  backend::Backend* backend_ = nullptr;
+  void* data_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+struct External {
+  std::string name;
+  ir::Role role = ir::Role::param;
+  TensorType type;
+  std::string init;
+  bool derived = false;
+  Allocation memory;
+};
+
+class Store {
+ public:
+  Store(backend::Backend& backend, uint64_t seed);
+  ~Store();
+
+  backend::Backend& backend() { return backend_; }
+  // Held by whoever runs a program of this store or touches its externals.
+  std::mutex& mutex() { return mutex_; }
+
+  // --- REQUIRES the mutex for everything below -------------------------------------------------------------------
+  // Creates and initialises what is missing. Throws Error when an external exists with another type or role.
+  External& declare(const ir::ValueInfo& info, bool derived);
+  External* find(std::string_view name);
+  const std::vector<std::unique_ptr<External>>& externals() const { return externals_; }
+
+  // At least this many bytes, shared by all programs of the store: they run one after another.
+  void* arena(size_t bytes);
+
+  // The parameters a group's step counter counts for. Throws Error when a program trains another selection of a group that
+  // is trained already: one counter cannot be right for both.
+  void claim_group(const std::string& group, const std::vector<std::string>& params);
+
+  // Recomputes derived states, in order of declaration.
+  void add_refresher(std::unique_ptr<Executable> refresher);
+  void refresh();
+
+  void reset();
+
+ private:
+  void initialise(External& external);
+
+  backend::Backend& backend_;
+  const uint64_t seed_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<External>> externals_;  // in order of declaration
+  std::vector<Allocation> arenas_;
+  std::map<std::string, std::vector<std::string>> groups_;
+  std::vector<std::unique_ptr<Executable>> refreshers_;
+};
+
+}  // namespace aicf::runtime

@@ -1,0 +1,90 @@
+// What the op tests iterate over: every record × sample × dtype, and how closely results must agree.
+#pragma once
+
+#include <cfloat>
+#include <cmath>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "ir/text.h"
+#include "ops/interpret.h"
+#include "ops/retype.h"
+
+namespace aicf::test {
+
+struct OpCase {
+  const ir::OpDef* def = nullptr;
+  ir::Sample sample;  // at its dtype
+  DType dtype = f32;
+
+  std::string text() const { return std::string(def->name) + "/" + sample.name + "/" + std::string(name_of(dtype)); }
+};
+
+inline std::vector<OpCase> cases_of(const ir::OpDef& def) {
+  std::vector<OpCase> cases;
+  if (def.samples == nullptr) return cases;
+  for (const ir::Sample& sample : def.samples()) {
+    if (is_typed(sample)) {
+      cases.push_back({&def, sample, sample.inputs[0].dtype});
+      continue;
+    }
+    for (DType dtype : def.dtypes) {
+      if (auto at = at_dtype(sample, dtype)) cases.push_back({&def, *at, dtype});
+    }
+  }
+  return cases;
+}
+
+inline bool runs_in(const ir::OpDef& def, DType dtype) {
+  return std::find(def.dtypes.begin(), def.dtypes.end(), dtype) != def.dtypes.end();
+}
+
+// Half an ulp at 1, and the smallest normal number: below it f32 flushes and f16 has fewer digits.
+inline double epsilon(DType dtype) {
+  switch (dtype) {
+    case DType::f64:
+      return 0x1p-53;
+    case DType::f32:
+      return 0x1p-24;
+    case DType::bf16:
+      return 0x1p-8;
+    case DType::f16:
+      return 0x1p-11;
+    default:
+      return 0;
+  }
+}
+inline double smallest_normal(DType dtype) {
+  switch (dtype) {
+    case DType::f64:
+      return DBL_MIN;
+    case DType::f16:
+      return 0x1p-14;
+    case DType::f32:
+    case DType::bf16:
+      return FLT_MIN;
+    default:
+      return 0;
+  }
+}
+
+inline double rounded(double v, DType dtype) {
+  unsigned char bits[8];
+  set_element(dtype, bits, 0, v);
+  return element_as_double(dtype, bits, 0);
+}
+
+// Equal, or within `relative` of max(1, |want|). Infinities and NaN must be the same.
+inline void expect_near(const Tensor& got, const std::vector<double>& want, double relative, const std::string& where) {
+  ASSERT_EQ(got.elements(), static_cast<int64_t>(want.size())) << where;
+  const DType dtype = got.dtype();
+  for (int64_t i = 0; i < got.elements(); ++i) {
+    const double g = got.at(i), w = want[i];
+    if (same_value(g, w) || same_value(g, rounded(w, dtype))) continue;
+    const double bound = relative * std::max(1.0, std::fabs(w)) + smallest_normal(dtype);
+    ASSERT_LE(std::fabs(g - w), bound) << where << ": element " << i << " is " << g << ", expected " << w;
+  }
+}
+
+}  // namespace aicf::test

@@ -1,0 +1,62 @@
+// Every alias rule: the kernel gives the same bits when the result takes the operand's storage.
+#include "ops/harness.h"
+
+namespace aicf::test {
+namespace {
+
+class OpsAlias : public ::testing::TestWithParam<const ir::OpDef*> {};
+
+// A plan grants a rule only for equal types (equal bytes for a view), and when every slot that holds the operand may
+// give its storage away.
+bool can_be_granted(const OpCase& c, const BoundOp& op, const ir::AliasRule& rule) {
+  const TensorType &in = op.in[rule.in], &out = op.out[rule.out];
+  if (c.def->is(ir::kView) ? in.bytes() != out.bytes() : in != out) return false;
+  for (size_t i = 0; i < c.sample.same_as.size(); ++i) {
+    const int holder = c.sample.same_as[i] >= 0 ? c.sample.same_as[i] : static_cast<int>(i);
+    const int wanted = c.sample.same_as.empty() || c.sample.same_as[rule.in] < 0 ? rule.in : c.sample.same_as[rule.in];
+    if (holder != wanted) continue;
+    const bool listed = std::any_of(c.def->alias.begin(), c.def->alias.end(), [&](const ir::AliasRule& r) {
+      return r.out == rule.out && r.in == static_cast<int>(i);
+    });
+    if (!listed) return false;
+  }
+  return true;
+}
+
+TEST_P(OpsAlias, OnAndOffAreBitEqual) {
+  std::set<size_t> granted;
+  for (const OpCase& c : cases_of(*GetParam())) {
+    const OpGraph built = graph_of(*c.def, c.sample);
+    const BoundOp op = bind(built.graph, built.graph.op(0));
+    const std::vector<Tensor> operands = operands_of(*c.def, c.sample);
+    std::vector<const Tensor*> pointers;
+    for (const Tensor& t : operands) pointers.push_back(&t);
+    for (size_t r = 0; r < c.def->alias.size(); ++r) {
+      const ir::AliasRule& rule = c.def->alias[r];
+      ASSERT_LT(rule.in, static_cast<int>(op.in.size())) << c.text();
+      ASSERT_LT(rule.out, static_cast<int>(op.out.size())) << c.text();
+      if (!can_be_granted(c, op, rule)) continue;
+      for (const backend::Kernel& kernel : backend::cpu::kernel_table()) {
+        if (std::string_view(kernel.op) != c.def->name || !kernel.accepts(op.query())) continue;
+        granted.insert(r);
+        const auto off = run_kernel(op, kernel, pointers, {}, c.sample.same_as);
+        for (int threads : {0, 2}) {
+          const RunMode on = {.threads = threads, .alias_out = rule.out, .alias_in = rule.in};
+          EXPECT_TRUE(run_kernel(op, kernel, pointers, on, c.sample.same_as) == off)
+              << c.text() << " by " << kernel.variant << ": other bits in the storage of operand " << rule.in;
+        }
+      }
+    }
+  }
+  for (size_t r = 0; r < GetParam()->alias.size(); ++r) {
+    // A comparison's result is bool: its rule can be granted for bool operands alone, which not every op has.
+    const bool possible = GetParam()->is(ir::kComposite) || granted.contains(r);
+    EXPECT_TRUE(possible) << GetParam()->name << ": no sample grants alias rule " << r;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, OpsAlias, ::testing::ValuesIn(ir::op_table().begin(), ir::op_table().end()),
+                         [](const auto& info) { return std::string(info.param->name); });
+
+}  // namespace
+}  // namespace aicf::test
