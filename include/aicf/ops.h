@@ -14,7 +14,7 @@ Value add(Value a, Value b);
 Value sub(Value a, Value b);
 Value mul(Value a, Value b);
 Value div(Value a, Value b);
-Value pow(Value a, Value b);
+Value pow(Value a, Value b);  // gradient to b: 0 where a is 0 and b >= 0, NaN where a < 0
 Value maximum(Value a, Value b);  // NaN if either is; ties split the gradient in half
 Value minimum(Value a, Value b);
 Value neg(Value x);

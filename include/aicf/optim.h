@@ -31,7 +31,8 @@ class Schedule {
   std::vector<double> factors;
 };
 
-// Overrides for the parameters declared with this group name. Unset: as the optimizer says.
+// Overrides for the parameters declared with this group name. Unset: as the optimizer says. A group that parameters name but
+// the optimizer does not list has the optimizer's values, in scalars of its own.
 struct Group {
   std::string name;
   std::optional<double> lr;
@@ -39,7 +40,8 @@ struct Group {
 };
 
 // g += weight_decay·p; buf = momentum·buf + (1 - dampening)·g, the first buf = g;
-// g = nesterov ? g + momentum·buf : buf; p -= lr·g.
+// g = nesterov ? g + momentum·buf : buf; p -= lr·g. With momentum 0 there is no buffer, dampening plays no part, and
+// momentum cannot be written later. nesterov needs momentum > 0 and dampening 0.
 struct SGD {
   double lr = 1e-2;
   double momentum = 0;
@@ -75,7 +77,9 @@ struct AdamW {
 
 // Any of them, or none. States it declares, g being "" for the default group and "NAME." for a named one:
 // optimizer.{g}lr, optimizer.{g}weight_decay, optimizer.{g}step (i32), optimizer.{g}lr_effective, the optimizer's own
-// scalars (optimizer.beta1, …) and one tensor a parameter (optimizer.m/NAME, optimizer.v/NAME, optimizer.momentum/NAME).
+// scalars (optimizer.beta1, …), the schedule's (optimizer.schedule.warmup_steps, .total_steps, .min_factor, .table), and one
+// tensor a parameter (optimizer.m/NAME, optimizer.v/NAME, optimizer.momentum/NAME). Floats are f64 when a trained
+// parameter is, else f32.
 class Optimizer {
  public:
   Optimizer() = default;

@@ -89,7 +89,7 @@ struct Recipe {
 // Reads a recipe. `sets` are overrides KEY=VALUE in TOML's syntax, where text needs no quotes: "optimizer.lr=0.01",
 // "model.fc1.out=64", "model.0.out=64" (a layer by its name or place). Throws Error "FILE:LINE: KEY: …" on malformed
 // text, an unknown key (nearest name offered), a value of the wrong type or out of range, or a key that the chosen kind
-// does not have.
+// does not have (where an override chose the kind, the file's keys of the old one are left behind).
 Recipe parse_recipe(std::string_view text, const std::string& file, std::span<const std::string> sets = {});
 Recipe load_recipe(const std::string& path, std::span<const std::string> sets = {});
 

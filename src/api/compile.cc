@@ -164,15 +164,6 @@ std::vector<std::pair<std::string, std::vector<std::string>>> groups_of(const st
   return groups;
 }
 
-std::vector<std::string> messages(const std::vector<passes::InputCheck>& checks) {
-  std::vector<std::string> texts;
-  for (const passes::InputCheck& c : checks) {
-    texts.push_back(c.op + ": '" + c.tensor + "' holds a value outside [0," + std::to_string(c.extent) + ")" +
-                    (c.has_ignore ? " other than the ignored " + std::to_string(c.ignore) : ""));
-  }
-  return texts;
-}
-
 // Passes, kernels, plan, proof.
 void finish(Compiled& compiled, const CompileOptions& options, backend::Backend& backend) {
   compiled.graph = compiled.step;
@@ -195,7 +186,6 @@ std::shared_ptr<const Compiled> compile_refresher(const Model& model, backend::B
   for (const ir::Derivation& d : derivations) {
     compiled->step.add_update(d.state, passes::next_value(compiled->step, d.value));
   }
-  passes::dce(compiled->step);
   finish(*compiled, {}, backend);
   return compiled;
 }
@@ -243,9 +233,7 @@ Program compile(Model& model, const CompileOptions& options) {
   if (graph.outputs().empty() && graph.updates().empty()) {
     throw Error("compile: nothing to compute", "give a loss, outputs, or declare outputs or updates in the model");
   }
-  passes::dce(graph);  // what this program does not need is not checked, lowered or fed
   ir::verify(graph);
-  compiled->check_messages = messages(passes::find_input_checks(graph));
   compiled->step = std::move(graph);
   compiled->hash = ir::structural_hash(compiled->step);
   compiled->disabled_passes = options.disable_passes;

@@ -5,7 +5,8 @@
 
 namespace aicf::base {
 
-// Flushes f32 subnormals (FTZ and DAZ) on this thread for a scope, then restores the caller's state.
+// For a scope, this thread flushes subnormals (FTZ and DAZ), rounds to nearest and masks exceptions, whatever the caller
+// had set; then the caller's state is restored.
 class FlushSubnormals {
  public:
   FlushSubnormals() noexcept;

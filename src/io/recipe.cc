@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <toml++/toml.h>
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -21,7 +20,14 @@ namespace {
 using io::RecipeKey;
 
 constexpr size_t kMaxBytes = 1 << 20;
-constexpr int kMaxDepth = 8;  // of residual blocks
+constexpr int kMaxDepth = 8;           // of residual blocks
+constexpr const char* kSet = "--set";  // where an override stands
+
+// The path as it is, or quoted when a message could not hold it.
+std::string shown(const std::string& path) {
+  const std::string quoted = io::quote(path);
+  return quoted.size() == path.size() + 2 ? path : quoted;
+}
 
 class Reader {
  public:
@@ -44,9 +50,7 @@ class Reader {
     const RecipeKey* known = io::find_recipe_key(section, name);
     if (known == nullptr) {
       const std::vector<std::string> names = io::recipe_names(section);
-      const std::string shown = io::quote(path);
-      const bool plain = shown.size() == path.size() + 2;
-      throw Error(fmt::format("{}: {}: unknown key", at, plain ? path : shown), base::did_you_mean(name, names));
+      throw Error(fmt::format("{}: {}: unknown key", at, shown(path)), base::did_you_mean(name, names));
     }
     const io::RecipeSlot slot = known->slot(recipe_, layer);
     if (auto* layers = std::get_if<std::vector<RecipeLayer>*>(&slot)) {
@@ -134,7 +138,7 @@ void apply_set(Recipe& recipe, const std::string& set) {
   const size_t equals = set.find('=');
   std::string wanted = set.substr(0, equals);
   wanted.erase(wanted.find_last_not_of(' ') + 1);
-  const std::string at = "--set " + wanted;
+  const std::string at = kSet + (" " + shown(wanted));
   if (equals == std::string::npos) throw Error(at + ": expected KEY=VALUE");
 
   const std::vector<std::string> parts = split(wanted);
@@ -176,18 +180,21 @@ void apply_set(Recipe& recipe, const std::string& set) {
   }
   const bool text = std::holds_alternative<std::string*>(key->slot(recipe, *layer));
   const toml::table value = io::parse_recipe_value(set.substr(equals + 1), text, at);
-  Reader(recipe).key(section, key->name, *value.get("v"), *layer, prefix, at, 0);
+  Reader(recipe).key(section, key->name, *value.get("v"), *layer, prefix, kSet, 0);
 }
 
 // --- checks over several keys -------------------------------------------------------------------------------
 
-// A key that the chosen kind does not have would be ignored: refused instead.
+// A key that the chosen kind does not have would be ignored: refused instead. Except that an override of the kind
+// leaves the file's keys of the old kind behind.
 void check_kinds(const Recipe& recipe, std::string_view section, const RecipeLayer& layer, const std::string& prefix) {
   const std::string kind = io::recipe_kind(recipe, layer, section);
+  const bool overridden = recipe.where(prefix + (section == "model" ? "layer" : "kind")) == kSet;
   for (const RecipeKey& key : io::recipe_schema()) {
     if (key.section != section || key.kinds.empty()) continue;
     const std::string path = prefix + key.name;
     if (recipe.given.count(path) == 0 || std::count(key.kinds.begin(), key.kinds.end(), kind) != 0) continue;
+    if (overridden && recipe.where(path) != kSet) continue;
     std::string owners;
     for (const std::string& k : key.kinds) owners += (owners.empty() ? "" : ", ") + (k.empty() ? "a block" : k);
     throw Error(fmt::format("{}: {}: not a key of {}", recipe.where(path), path, kind.empty() ? "a block" : kind),
@@ -201,13 +208,12 @@ void check_layers(const Recipe& recipe, const std::vector<RecipeLayer>& layers, 
   for (size_t i = 0; i < layers.size(); ++i) {
     const std::string entry = fmt::format("{}.{}", path, i);
     const RecipeLayer& layer = layers[i];
-    check_kinds(recipe, "model", layer, entry + ".");
     const bool block = recipe.given.count(entry + ".residual") != 0;
-    if (block) {
-      check_layers(recipe, layer.residual, entry + ".residual", layer.where);
-    } else if (layer.layer.empty()) {
+    if (!block && layer.layer.empty()) {
       throw Error(fmt::format("{}: {}: expected a key layer or residual", layer.where, entry));
     }
+    check_kinds(recipe, "model", layer, entry + ".");
+    if (block) check_layers(recipe, layer.residual, entry + ".residual", layer.where);
   }
 }
 

@@ -51,6 +51,13 @@ void check_dots(std::string_view text, const std::string& file) {
   }
 }
 
+// The parser's messages may quote what it met.
+std::string one_line(std::string_view text) {
+  std::string line;
+  for (char c : text) line += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
+  return line;
+}
+
 std::string range_text(const RecipeRange& r) {
   if (std::isinf(r.low)) return "";
   if (std::isinf(r.high)) return fmt::format(" >= {}", r.low);
@@ -148,6 +155,8 @@ struct Assign {
 
 }  // namespace
 
+void malformed_toml() { throw Error("malformed text"); }
+
 std::string describe(const toml::node& node) {
   if (const auto* text = node.as_string()) return quote(text->get());
   if (const auto* n = node.as_integer()) return fmt::format("{}", n->get());
@@ -170,7 +179,9 @@ toml::table parse_toml(std::string_view text, const std::string& file) {
   try {
     return toml::parse(text, std::string_view(file));
   } catch (const toml::parse_error& e) {
-    throw Error(fmt::format("{}:{}: {}", file, e.source().begin.line, e.description()));
+    throw Error(fmt::format("{}:{}: {}", file, e.source().begin.line, one_line(e.description())));
+  } catch (const Error& e) {
+    throw Error(fmt::format("{}: {}", file, e.what()), "a table may lack its name, as in \"[#\"");
   }
 }
 

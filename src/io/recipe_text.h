@@ -1,11 +1,11 @@
 // TOML values into a recipe's slots, with messages that name place, key, what was expected and what was found.
 #pragma once
 
-#include <toml++/toml.h>
 #include <string>
 #include <string_view>
 
 #include "io/recipe_schema.h"
+#include "io/toml.h"
 
 namespace aicf::io {
 

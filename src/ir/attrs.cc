@@ -1,10 +1,9 @@
 #include "ir/attrs.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstdio>
 
 #include "aicf/error.h"
+#include "ir/literal.h"
 
 namespace aicf::ir {
 namespace {
@@ -36,21 +35,13 @@ std::string quoted(const std::string& text) {
   return out + "\"";
 }
 
-std::string hex_float(double value) {
-  if (std::isnan(value)) return "nan";
-  if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
-  char buffer[64];
-  std::snprintf(buffer, sizeof buffer, "%a", value);
-  return buffer;
-}
-
 }  // namespace
 
 std::string to_string(const AttrValue& value) {
   struct Visitor {
     std::string operator()(bool v) const { return v ? "true" : "false"; }
     std::string operator()(int64_t v) const { return std::to_string(v); }
-    std::string operator()(double v) const { return hex_float(v); }
+    std::string operator()(double v) const { return element_text(DType::f64, &v, 0); }
     std::string operator()(const std::string& v) const { return quoted(v); }
     std::string operator()(const std::vector<int64_t>& v) const {
       std::string out = "[";

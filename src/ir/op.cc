@@ -12,7 +12,12 @@ GradResult zero_gradient(const GradCtx& ctx) { return GradResult(ctx.in.size());
 
 Value GradCtx::cotangent(int i) const {
   if (cotangents[i]) return *cotangents[i];
-  return graph.handle(graph.add_constant(Tensor(out[i].type())));
+  const TensorType type = out[i].type();
+  const ValueId zero = graph.add_constant(Tensor(TensorType{type.dtype, {}}));
+  if (type.shape.rank() == 0) return graph.handle(zero);
+  const auto dims = type.shape.dims();
+  const OpId op = graph.add_op(*find_op("broadcast"), {zero}, {{"shape", std::vector<int64_t>(dims.begin(), dims.end())}});
+  return graph.handle(graph.op(op).outputs[0]);
 }
 
 Cost cost_of(const Graph& graph, const Op& op) {

@@ -333,7 +333,7 @@ class Parser {
     if (token.kind == Token::Kind::word && parse_dtype(token.source, dtype)) return dtype;
     if (token.kind == Token::Kind::number && parse_integer(token.source, whole)) return whole;
     const bool number = token.kind == Token::Kind::number || token.kind == Token::Kind::word;
-    if (number && parse_float(token.source, real)) return real;
+    if (number && read_element(token, DType::f64, &real, 0)) return real;
     fail_expected(token, kWhat);
   }
 
@@ -358,16 +358,17 @@ class Parser {
 
   void element(Tensor& data, int64_t i) {
     const Token token = advance();
-    const DType dtype = data.dtype();
-    bool ok = false;
-    if (token.is("nan") && accept("(")) {
-      ok = parse_nan_bits(dtype, token_.source, data.data(), i);
-      advance();
-      expect(")");
-    } else if (token.kind == Token::Kind::number || token.kind == Token::Kind::word) {
-      ok = parse_element(dtype, token.source, data.data(), i);
-    }
-    if (!ok) fail_expected(token, fmt::format("an element of {}", name_of(dtype)));
+    const bool literal = token.kind == Token::Kind::number || token.kind == Token::Kind::word;
+    if (literal && read_element(token, data.dtype(), data.data(), i)) return;
+    fail_expected(token, fmt::format("an element of {}", name_of(data.dtype())));
+  }
+
+  // `token` is the literal, or the nan of nan(BITS), whose rest follows.
+  bool read_element(const Token& token, DType dtype, void* data, int64_t i) {
+    if (!token.is("nan") || !accept("(")) return parse_element(dtype, token.source, data, i);
+    const Token bits = advance();
+    expect(")");
+    return parse_nan_bits(dtype, bits.source, data, i);
   }
 
   Lexer lexer_;

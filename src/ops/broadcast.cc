@@ -44,7 +44,8 @@ std::vector<ir::Sample> samples() {
       sample("to_empty", {1, 3}, {0, 3}),
       sample("empty", {0}, {2, 0}),
       sample("rank8", {2, 1, 2}, {2, 1, 2, 1, 2, 2, 3, 2}),
-      sample("wide", {1, 70}, {130, 70}),
+      sample("rows_in_parts", {1, 70}, {310, 70}),
+      sample("middle_in_parts", {5, 1, 70}, {5, 61, 70}),
   };
   ir::Sample by_hand = sample("by_hand", {2, 1}, {2, 2, 2});
   by_hand.values = {{0, Tensor::of<float>({2, 1}, {0, 1})}};

@@ -45,7 +45,7 @@ std::vector<ir::Sample> samples() {
       sample("columns", {{4, 2}, {4, 3}}, 1),   sample("middle", {{2, 1, 3}, {2, 4, 3}, {2, 2, 3}}, 1),
       sample("one_part", {{2, 3}}, 1),          sample("empty_part", {{2, 3}, {2, 0}, {2, 1}}, 1),
       sample("all_empty", {{0, 3}, {0, 2}}, 1), sample("rank4", {{2, 3, 2, 2}, {2, 3, 2, 1}}, 3),
-      sample("size1", {{1, 1}, {1, 1}}, 0),     sample("big", {{90, 61}, {90, 70}}, 1),
+      sample("size1", {{1, 1}, {1, 1}}, 0),     sample("in_parts", {{150, 61}, {150, 70}}, 1),
   };
   ir::Sample twice = sample("repeated_operand", {{2, 3}, {2, 3}, {2, 3}}, 1);
   twice.same_as = {-1, 0, -1};

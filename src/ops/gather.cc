@@ -89,7 +89,7 @@ std::vector<ir::Sample> samples() {
       sample("size1", {1, 1}, {1}, 0),
       sample("no_picks", {4, 3}, {0}, 0),
       sample("empty_inner", {4, 0}, {2}, 0),
-      sample("big", {60, 33}, {300}, 0),
+      sample("in_parts", {60, 33}, {700}, 0),
   };
   ir::Sample by_hand = sample("by_hand", {2, 2}, {3}, 0);
   by_hand.values = {{0, Tensor::of<float>({2, 2}, {0, 1, 2, 3})}, {1, Tensor::of<int32_t>({3}, {1, 0, 1})}};

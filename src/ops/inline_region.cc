@@ -1,3 +1,4 @@
+// Copies a region op by op, its inputs replaced by values of the graph it goes into.
 #include "ops/inline_region.h"
 
 #include "aicf/error.h"

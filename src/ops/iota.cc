@@ -40,9 +40,9 @@ ir::Sample sample(const char* name, std::vector<int64_t> shape, int64_t axis) {
 
 std::vector<ir::Sample> samples() {
   std::vector<ir::Sample> all = {
-      sample("vector", {200}, 0),       sample("rows", {3, 4}, 0),  sample("middle", {2, 5, 3}, 1),
-      sample("rank4", {2, 3, 2, 5}, 3), sample("size1", {1, 1}, 1), sample("empty", {3, 0}, 0),
-      sample("big", {150, 211}, 1),
+      sample("vector", {200}, 0),        sample("rows", {3, 4}, 0),  sample("middle", {2, 5, 3}, 1),
+      sample("rank4", {2, 3, 2, 5}, 3),  sample("size1", {1, 1}, 1), sample("empty", {3, 0}, 0),
+      sample("in_parts", {311, 150}, 1),
   };
   ir::Sample by_hand = sample("by_hand", {2, 3}, 1);
   by_hand.expected = {{0, 1, 2, 0, 1, 2}};

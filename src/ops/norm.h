@@ -1,5 +1,5 @@
-// What the norms over the last axis share. They work on (rows, C), forward and backward alike, so that [2,3,4] and [6,4]
-// are one computation and give the same bits.
+// What the norms over the last axis share. They work on (rows, C), forward and backward alike, so that [2,3,4] and
+// [6,4] are one computation and give the same bits.
 #pragma once
 
 #include <vector>

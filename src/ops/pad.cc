@@ -67,8 +67,8 @@ std::vector<ir::Sample> samples() {
       sample("empty_operand", {0, 2}, {1, 0}, {1, 1}, 1),
       sample("empty", {2, 0}, {1, 0}, {1, 0}),
       sample("size1", {1}, {0}, {1}),
-      sample("big", {60, 70}, {3, 5}, {0, 70}),
-      sample("long", {20000}, {7}, {20000}, 1),
+      sample("rows_in_parts", {60, 70}, {30, 5}, {70, 70}),
+      sample("one_row_in_parts", {9000}, {7}, {20000}, 1),
   };
   ir::Sample by_hand = sample("by_hand", {1, 2}, {1, 1}, {0, 0}, 1);
   by_hand.values = {{0, Tensor::of<float>({1, 2}, {0, 0})}};

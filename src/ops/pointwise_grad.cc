@@ -55,10 +55,16 @@ GradResult grad_erf(const GradCtx& ctx) {
   return {dy_of(ctx) * (exp(-(x * x)) * (2 * std::numbers::inv_sqrtpi))};
 }
 
-GradResult grad_exp(const GradCtx& ctx) { return {dy_of(ctx) * ctx.out[0]}; }
+GradResult grad_exp(const GradCtx& ctx) {
+  const Value dy = dy_of(ctx);
+  return {guarded(dy, dy * ctx.out[0])};
+}
 
 // Not out + 1, which loses every digit where exp(x) is small.
-GradResult grad_expm1(const GradCtx& ctx) { return {dy_of(ctx) * exp(ctx.in[0])}; }
+GradResult grad_expm1(const GradCtx& ctx) {
+  const Value dy = dy_of(ctx);
+  return {guarded(dy, dy * exp(ctx.in[0]))};
+}
 
 GradResult grad_log(const GradCtx& ctx) {
   const Value dy = dy_of(ctx);

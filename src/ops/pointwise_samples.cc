@@ -217,13 +217,13 @@ Samples samples_logical_not() {
 
 // One value as both operands is a tie at every element, and the halves add up to the slope of x itself.
 Samples samples_maximum() {
-  return away_from_kinks(binary_samples()) + of_dtype(binary_samples(), i32) +
+  return away_from_kinks(binary_samples()) + of_dtype(binary_samples(), i32) + of_dtype(binary_samples(), i64) +
          Samples{edge("ties_and_infinities", {1, 2, -kInf, kInf}, {1, -3, 0, 0}, {1, 2, 0, kInf}),
                  edge("nan_wins", {kNan, 1}, {1, kNan}, {kNan, kNan})};
 }
 
 Samples samples_minimum() {
-  return away_from_kinks(binary_samples()) + of_dtype(binary_samples(), i32) +
+  return away_from_kinks(binary_samples()) + of_dtype(binary_samples(), i32) + of_dtype(binary_samples(), i64) +
          Samples{edge("ties_and_infinities", {1, 2, -kInf, kInf}, {1, -3, 0, 0}, {1, -3, -kInf, 0}),
                  edge("nan_wins", {kNan, 1}, {1, kNan}, {kNan, kNan})};
 }

@@ -30,6 +30,7 @@ std::vector<ir::Sample> samples() {
           sample("from_scalar", {}, {1, 1, 1}),
           sample("empty", {0, 3}, {3, 0, 2}),
           sample("same", {5}, {5}),
+          sample("in_parts", {150, 140}, {140, 150}),
           sample("rank8", {16}, {2, 1, 2, 1, 2, 1, 2, 1})};
 }
 

@@ -85,7 +85,7 @@ std::vector<ir::Sample> samples() {
       sample("nothing", {4, 3}, {2, 0}, {2, 3}),
       sample("empty", {0, 3}, {0, 1}, {0, 2}),
       sample("rank4", {3, 4, 5, 6}, {0, 1, 2, 0}, {3, 4, 5, 6}, {2, 1, 2, 2}),
-      sample("big", {70, 130}, {3, 1}, {70, 129}, {1, 2}),
+      sample("in_parts", {310, 140}, {3, 1}, {310, 139}, {1, 2}),
   };
   ir::Sample by_hand = sample("by_hand", {2, 5}, {0, 1}, {2, 5}, {1, 2});
   by_hand.values = {{0, Tensor::of<float>({2, 5}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9})}};

@@ -49,9 +49,10 @@ std::vector<ir::Sample> samples() {
       sample("middle_axis", {2, 7, 3}, {3, 4}, 1),
       sample("one_piece", {2, 3}, {3}, 1),
       sample("empty_piece", {2, 3}, {1, 0, 2}, 1),
+      sample("size1", {1}, {1}, 0),
       sample("empty", {0, 3}, {1, 2}, 1),
       sample("rank4", {2, 3, 2, 4}, {1, 3}, 3),
-      sample("big", {90, 131}, {61, 70}, 1),
+      sample("in_parts", {150, 131}, {61, 70}, 1),
   };
   ir::Sample by_hand = sample("by_hand", {2, 3}, {1, 2}, 1);
   by_hand.values = {{0, Tensor::of<float>({2, 3}, {0, 1, 2, 3, 4, 5})}};

@@ -49,6 +49,9 @@ std::vector<ir::Sample> samples() {
       sample("rotated", {4, 33, 6}, {2, 0, 1}),
       sample("size1", {1, 6, 1, 5}, {3, 2, 1, 0}),
       sample("empty", {3, 0, 2}, {2, 1, 0}),
+      sample("matrix_in_parts", {130, 171}, {1, 0}),
+      sample("batched_in_parts", {5, 71, 67}, {0, 2, 1}),
+      sample("rows_in_parts", {31, 7, 99}, {1, 0, 2}),
       sample("rank8", {2, 1, 3, 2, 1, 2, 3, 2}, {7, 5, 3, 1, 6, 4, 2, 0}),
   };
   ir::Sample by_hand = sample("by_hand", {2, 3}, {1, 0});

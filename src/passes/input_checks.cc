@@ -3,6 +3,7 @@
 #include "passes/input_checks.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 
 #include "aicf/ops.h"
@@ -13,35 +14,56 @@
 namespace aicf::passes {
 namespace {
 
+struct InputCheck {
+  std::string op;      // "cross_entropy"
+  std::string tensor;  // the index operand's name
+  int64_t extent = 0;
+  int64_t ignore = 0;
+  bool has_ignore = false;
+};
+
 struct Found {
   ir::ValueId index;
   InputCheck check;
 };
 
-// True when the values are in range by construction.
-bool proven(const ir::Graph& graph, ir::ValueId index, const InputCheck& check) {
-  const ir::ValueInfo& v = graph.value(index);
+struct Bounds {
+  double low = -std::numeric_limits<double>::infinity();
+  double high = std::numeric_limits<double>::infinity();
+};
+
+// Between which values the elements lie by construction.
+Bounds bounds_of(const ir::Graph& graph, ir::ValueId id) {
+  const ir::ValueInfo& v = graph.value(id);
+  Bounds bounds;
   if (v.role == ir::Role::constant) {
+    std::swap(bounds.low, bounds.high);
     for (double x : v.data->to_doubles()) {
-      const bool ok = (x >= 0 && x < static_cast<double>(check.extent)) ||
-                      (check.has_ignore && x == static_cast<double>(check.ignore));
-      if (!ok) return false;
+      bounds.low = std::min(bounds.low, x);
+      bounds.high = std::max(bounds.high, x);
     }
-    return true;
+    return bounds;
   }
-  if (v.producer == ir::kNoOp) return false;
+  if (v.producer == ir::kNoOp) return bounds;
   const ir::Op& op = graph.op(v.producer);
   const std::string_view name = op.def->name;
-  if (name == "iota") {
-    const int64_t axis = op.attrs.get_int("axis");
-    return v.type.shape.elements() == 0 || v.type.shape[static_cast<int>(axis)] <= check.extent;
+  const auto extent = [&](const TensorType& type) {
+    const auto axis = static_cast<int>(op.attrs.get_int("axis"));
+    return static_cast<double>(type.shape[axis < 0 ? axis + type.shape.rank() : axis]);
+  };
+  if (name == "iota") return {0, extent(v.type) - 1};
+  if (name == "argmax") return {0, extent(graph.type(op.inputs[0])) - 1};
+  if (name == "minimum" || name == "maximum") {
+    const Bounds a = bounds_of(graph, op.inputs[0]), b = bounds_of(graph, op.inputs[1]);
+    if (name == "minimum") return {std::min(a.low, b.low), std::min(a.high, b.high)};
+    return {std::max(a.low, b.low), std::max(a.high, b.high)};
   }
-  if (name == "argmax") {
-    const TensorType& in = graph.type(op.inputs[0]);
-    const int64_t axis = op.attrs.get_int("axis");
-    return in.shape[static_cast<int>(axis < 0 ? axis + in.shape.rank() : axis)] <= check.extent;
-  }
-  return false;
+  return bounds;
+}
+
+bool proven(const ir::Graph& graph, ir::ValueId index, const InputCheck& check) {
+  const Bounds bounds = bounds_of(graph, index);
+  return bounds.low >= 0 && bounds.high < static_cast<double>(check.extent);
 }
 
 bool same(const Found& a, const Found& b) {
@@ -73,21 +95,24 @@ std::vector<Found> find(const ir::Graph& graph) {
   return found;
 }
 
-}  // namespace
-
-std::vector<InputCheck> find_input_checks(const ir::Graph& graph) {
-  std::vector<InputCheck> checks;
-  for (const Found& f : find(graph)) checks.push_back(f.check);
-  return checks;
+std::string message(const InputCheck& c) {
+  return c.op + ": '" + c.tensor + "' holds a value outside [0," + std::to_string(c.extent) + ")" +
+         (c.has_ignore ? " other than the ignored " + std::to_string(c.ignore) : "");
 }
+
+}  // namespace
 
 bool input_checks(ir::Graph& graph) {
   if (graph.find_external(kInputError) != ir::kNoValue) return false;
   const std::vector<Found> found = find(graph);
   if (found.empty()) return false;
   const TensorType counter{i64, {}};
-  const ir::Attrs attrs{{"private", true}, {"init", std::string("zeros")}};
+  ir::Attrs attrs{{"private", true}, {"init", std::string("zeros")}};
+  std::string checks;
+  for (const Found& f : found) checks += (checks.empty() ? "" : "\n") + message(f.check);
+  attrs.set("checks", checks);
   const Value error = graph.handle(graph.add_external(ir::Role::state, kInputError, counter, attrs));
+  attrs.erase("checks");
   const Value error_step = graph.handle(graph.add_external(ir::Role::state, kInputErrorStep, counter, attrs));
 
   Value code = literal(error, 0);

@@ -9,8 +9,10 @@ namespace aicf::passes {
 namespace {
 
 constexpr Pass kPipeline[] = {
-    // First, so that every later pass sees the updates of derived states as ordinary ones.
+    // First, while the expressions of derived states are still there.
     {"derive", Effect::required, derive},
+    // What this program does not need is not checked, lowered or fed.
+    {"prune", Effect::required, dce},
     // Before expand: messages name the op and tensor the user wrote, not a gather inside an expansion.
     {"input_checks", Effect::required, input_checks},
     // After differentiation (done before the pipeline) and before anything that looks at primitives.

@@ -35,9 +35,9 @@ template <class... Args>
   throw InternalError("check_plan: " + fmt::format(format, std::forward<Args>(args)...));
 }
 
-struct Access {
-  int launch = 0;
-  bool write = false;
+struct Range {
+  int begin = 0;
+  int end = 0;
 };
 
 // Two accesses that must be ordered.
@@ -58,7 +58,7 @@ class Checker {
     check_values();
     check_launches();
     check_every_op_runs();
-    find_overlaps();
+    find_runs();
     for (int i = 0; i < launches(); ++i) check_within(i);
     check_external_writes();
     check_aliases();
@@ -210,27 +210,32 @@ class Checker {
     }
   }
 
-  // For each buffer, the buffers that share bytes with it, itself included unless it is empty.
-  void find_overlaps() {
-    overlaps_.resize(buffers());
-    std::vector<BufferId> arena;
-    for (BufferId b = 0; b < buffers(); ++b) {
-      if (buffer(b).bytes == 0) continue;
-      overlaps_[b].push_back(b);
-      if (buffer(b).home == Home::arena) arena.push_back(b);
+  // Cuts memory into runs of bytes that each buffer covers wholly or not at all: a buffer outside the arena is one run,
+  // the arena is cut at both ends of every buffer in it.
+  void find_runs() {
+    std::vector<size_t> cuts;
+    for (const Buffer& b : plan_.buffers) {
+      if (b.home != Home::arena || b.bytes == 0) continue;
+      cuts.push_back(b.offset);
+      cuts.push_back(b.offset + b.bytes);
     }
-    std::sort(arena.begin(), arena.end(), [&](BufferId a, BufferId b) { return buffer(a).offset < buffer(b).offset; });
-    for (size_t i = 0; i < arena.size(); ++i) {
-      const size_t end = buffer(arena[i]).offset + buffer(arena[i]).bytes;
-      for (size_t j = i + 1; j < arena.size() && buffer(arena[j]).offset < end; ++j) {
-        overlaps_[arena[i]].push_back(arena[j]);
-        overlaps_[arena[j]].push_back(arena[i]);
+    std::sort(cuts.begin(), cuts.end());
+    cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
+    run_count_ = static_cast<int>(cuts.size());
+    for (const Buffer& b : plan_.buffers) {
+      Range range{run_count_, run_count_};
+      if (b.bytes > 0 && b.home != Home::arena) range.end = ++run_count_;
+      if (b.bytes > 0 && b.home == Home::arena) {
+        range.begin = static_cast<int>(std::lower_bound(cuts.begin(), cuts.end(), b.offset) - cuts.begin());
+        range.end = range.begin;
+        while (cuts[range.end] < b.offset + b.bytes) ++range.end;
       }
+      runs_of_.push_back(range);
     }
   }
 
   bool overlap(BufferId a, BufferId b) const {
-    return std::find(overlaps_[a].begin(), overlaps_[a].end(), b) != overlaps_[a].end();
+    return runs_of_[a].begin < runs_of_[b].end && runs_of_[b].begin < runs_of_[a].end;
   }
 
   bool may_overwrite(const ir::Op& op, size_t operand, size_t result) const {
@@ -261,10 +266,11 @@ class Checker {
       if (it.guard != kNoBuffer && overlap(w, it.guard)) fault("{} writes over its guard", text(i));
     }
     if (it.workspace != kNoBuffer) {
-      for (BufferId b : overlaps_[it.workspace]) {
-        const bool used = std::find(it.reads.begin(), it.reads.end(), b) != it.reads.end() ||
-                          std::find(it.writes.begin(), it.writes.end(), b) != it.writes.end() || b == it.guard;
-        if (used) fault("{}: the workspace overlaps {}", text(i), buffer_text(b));
+      std::vector<BufferId> used = it.reads;
+      used.insert(used.end(), it.writes.begin(), it.writes.end());
+      if (it.guard != kNoBuffer) used.push_back(it.guard);
+      for (BufferId b : used) {
+        if (overlap(b, it.workspace)) fault("{}: the workspace overlaps {}", text(i), buffer_text(b));
       }
     }
     if (it.kind == LaunchKind::copy || graph_.op(it.op).def->is(ir::kView)) return;
@@ -316,9 +322,11 @@ class Checker {
 
   // --- the symbolic run ---------------------------------------------------------------------------------------
 
-  // What a buffer holds: the value, or nothing known; and the launch that last wrote any of its bytes.
+  // What a run holds: its share of a value that begins at the run `begin`, or nothing known; and the launch that last
+  // wrote it.
   struct Held {
     ir::ValueId value = ir::kNoValue;
+    int begin = 0;
     int by = kNobody;
   };
 
@@ -337,58 +345,64 @@ class Checker {
   }
 
   void write(BufferId b, ir::ValueId value, int by) {
-    for (BufferId other : overlaps_[b]) held_[other] = {ir::kNoValue, by};
-    held_[b] = {value, by};
+    const Range range = runs_of_[b];
+    for (int r = range.begin; r < range.end; ++r) held_[r] = {value, range.begin, by};
   }
 
-  // Whether the launch runs, as its guard says.
+  // The value whose bytes begin where the buffer does; kNoValue when there is none.
+  ir::ValueId first_value(BufferId b) const {
+    const Range range = runs_of_[b];
+    return range.begin == range.end || held_[range.begin].begin != range.begin ? ir::kNoValue
+                                                                               : held_[range.begin].value;
+  }
+
+  // Faults, beginning with `what`, unless the buffer holds this very value.
+  template <class What>
+  void expect(BufferId b, ir::ValueId value, const What& what) const {
+    const Range range = runs_of_[b];
+    for (int r = range.begin; r < range.end; ++r) {
+      if (held_[r].value == ir::kNoValue || held_[r].value != value || held_[r].begin != range.begin) {
+        fault("{}: {}{}", what(), found(held_[r]), when());
+      }
+    }
+  }
+
+  // Whether the launch runs, as its guard says. A launch that writes an external must have the update's own guard.
   bool guard_holds(int i) const {
-    const Held& held = held_[launch(i).guard];
-    const auto it = std::lower_bound(guards_.begin(), guards_.end(), held.value);
-    if (held.value == ir::kNoValue) fault("{} reads its guard: {}{}", text(i), found(held), when());
-    if (it == guards_.end() || *it != held.value)
-      fault("{} is guarded by {}, which guards nothing", text(i), name(held.value));
-    return guard_true_[it - guards_.begin()];
-  }
-
-  // A launch that writes an external has the update's own guard.
-  void check_guard_of_update(int i) const {
+    const ir::ValueId guard = first_value(launch(i).guard);
+    expect(launch(i).guard, guard, [&] { return text(i) + " reads its guard"; });
+    const auto it = std::lower_bound(guards_.begin(), guards_.end(), guard);
+    if (it == guards_.end() || *it != guard) fault("{} is guarded by {}, which guards nothing", text(i), name(guard));
     for (BufferId b : launch(i).writes) {
       if (buffer(b).home != Home::external) continue;
       const ir::Update& update = *update_of_[buffer(b).owner];
-      if (update.guard == ir::kNoValue || held_[launch(i).guard].value == meaning_[update.guard]) continue;
-      fault("{} is guarded by {}, the update of {} by {}", text(i), name(held_[launch(i).guard].value),
-            name(update.target), name(update.guard));
+      if (guard == meaning_[update.guard]) continue;
+      fault("{} is guarded by {}, the update of {} by {}", text(i), name(guard), name(update.target),
+            name(update.guard));
     }
+    return guard_true_[it - guards_.begin()];
   }
 
   void simulate_launch(int i) {
     const Launch& it = launch(i);
-    if (it.guard != kNoBuffer) {
-      const bool runs = guard_holds(i);
-      check_guard_of_update(i);
-      if (!runs) return;
-    }
+    if (it.guard != kNoBuffer && !guard_holds(i)) return;
     if (it.kind == LaunchKind::copy) {
-      const Held held = held_[it.reads[0]];
-      if (held.value == ir::kNoValue)
-        fault("{} copies {}: {}{}", text(i), buffer_text(it.reads[0]), found(held), when());
-      return write(it.writes[0], held.value, i);
+      const ir::ValueId value = first_value(it.reads[0]);
+      expect(it.reads[0], value, [&] { return text(i) + " copies " + buffer_text(it.reads[0]); });
+      return write(it.writes[0], value, i);
     }
     const ir::Op& op = graph_.op(it.op);
     for (size_t k = 0; k < op.inputs.size(); ++k) {
-      const Held& held = held_[it.reads[k]];
-      if (held.value != meaning_[op.inputs[k]])
-        fault("{} reads {}: {}{}", text(i), name(op.inputs[k]), found(held), when());
+      expect(it.reads[k], meaning_[op.inputs[k]], [&] { return text(i) + " reads " + name(op.inputs[k]); });
     }
     if (it.workspace != kNoBuffer) write(it.workspace, ir::kNoValue, i);
     for (size_t k = 0; k < op.outputs.size(); ++k) write(it.writes[k], meaning_[op.outputs[k]], i);
   }
 
   void simulate() {
-    held_.assign(buffers(), {});
+    held_.assign(run_count_, {});
     for (BufferId b = 0; b < buffers(); ++b) {
-      if (buffer(b).home == Home::external || buffer(b).home == Home::constant) held_[b].value = buffer(b).owner;
+      if (buffer(b).home == Home::external || buffer(b).home == Home::constant) write(b, buffer(b).owner, kNobody);
     }
     for (int i = 0; i < launches(); ++i) simulate_launch(i);
     for (ir::ValueId v = 0; v < graph_.num_values(); ++v) {
@@ -398,15 +412,12 @@ class Checker {
         const bool applied = u->guard == ir::kNoValue || guard_true_[index_of_guard(meaning_[u->guard])];
         if (applied) want = meaning_[u->value];
       }
-      const Held& held = held_[plan_.buffer_of[v]];
-      if (held.value != want) fault("{} should be {} at the end: {}{}", name(v), name(want), found(held), when());
+      expect(plan_.buffer_of[v], want, [&] { return fmt::format("{} should be {} at the end", name(v), name(want)); });
     }
     for (size_t i = 0; i < plan_.outputs.size(); ++i) {
       const ir::Output& output = graph_.outputs()[i];
-      const Held& held = held_[plan_.outputs[i]];
-      if (held.value != meaning_[output.value]) {
-        fault("output \"{}\" should be {}: {}{}", output.name, name(output.value), found(held), when());
-      }
+      expect(plan_.outputs[i], meaning_[output.value],
+             [&] { return fmt::format("output \"{}\" should be {}", output.name, name(output.value)); });
     }
   }
 
@@ -436,32 +447,19 @@ class Checker {
 
   // --- any order the edges allow ------------------------------------------------------------------------------
 
-  void find_accesses() {
-    accesses_.resize(buffers());
-    for (int i = 0; i < launches(); ++i) {
-      const Launch& it = launch(i);
-      for (BufferId b : it.reads) accesses_[b].push_back({i, false});
-      if (it.guard != kNoBuffer) accesses_[it.guard].push_back({i, false});
-      for (BufferId b : it.writes) accesses_[b].push_back({i, true});
-      if (it.workspace != kNoBuffer) accesses_[it.workspace].push_back({i, true});
-    }
-  }
-
-  bool touches(int i, BufferId b, bool write) const {
+  // What a launch writes, or what it reads.
+  std::vector<BufferId> touched(int i, bool written) const {
     const Launch& it = launch(i);
-    const std::vector<BufferId>& list = write ? it.writes : it.reads;
-    return std::find(list.begin(), list.end(), b) != list.end() || b == (write ? it.workspace : it.guard);
+    std::vector<BufferId> result = written ? it.writes : it.reads;
+    const BufferId last = written ? it.workspace : it.guard;
+    if (last != kNoBuffer) result.push_back(last);
+    return result;
   }
 
   bool has_cause(const Edge& e) const {
-    const bool first_writes = e.hazard != Hazard::war, second_writes = e.hazard != Hazard::raw;
-    const Launch& from = launch(e.from);
-    std::vector<BufferId> firsts = first_writes ? from.writes : from.reads;
-    firsts.push_back(first_writes ? from.workspace : from.guard);
-    for (BufferId b : firsts) {
-      if (b == kNoBuffer) continue;
-      for (BufferId other : overlaps_[b]) {
-        if (touches(e.to, other, second_writes)) return true;
+    for (BufferId a : touched(e.from, e.hazard != Hazard::war)) {
+      for (BufferId b : touched(e.to, e.hazard != Hazard::raw)) {
+        if (overlap(a, b)) return true;
       }
     }
     return false;
@@ -479,32 +477,43 @@ class Checker {
     }
   }
 
+  // For each run, every pair of accesses that are next to each other: a read and the writes before and after it, two
+  // writes without a read between. A path for each of these is a path for all.
   std::vector<Conflict> find_conflicts() const {
+    struct Last {
+      int write = kNobody;
+      std::vector<int> reads;  // since
+    };
+    std::vector<Last> last(run_count_);
     std::vector<Conflict> conflicts;
-    std::vector<char> written(buffers(), 0);
-    for (BufferId b = 0; b < buffers(); ++b) {
-      written[b] = std::any_of(accesses_[b].begin(), accesses_[b].end(), [](const Access& x) { return x.write; });
-    }
-    for (BufferId a = 0; a < buffers(); ++a) {
-      for (BufferId b : overlaps_[a]) {
-        if (!written[a] && !written[b]) continue;
-        for (const Access& x : accesses_[a]) {
-          for (const Access& y : accesses_[b]) {
-            if (x.launch >= y.launch || (!x.write && !y.write)) continue;
-            conflicts.push_back({x.launch, y.launch, !x.write ? Hazard::war : y.write ? Hazard::waw : Hazard::raw, b});
-          }
+    auto meet = [&](int first, int second, Hazard hazard, BufferId b) {
+      if (first != kNobody && first != second) conflicts.push_back({first, second, hazard, b});
+    };
+    for (int i = 0; i < launches(); ++i) {
+      for (BufferId b : touched(i, false)) {
+        for (int r = runs_of_[b].begin; r < runs_of_[b].end; ++r) {
+          meet(last[r].write, i, Hazard::raw, b);
+          last[r].reads.push_back(i);
+        }
+      }
+      for (BufferId b : touched(i, true)) {
+        for (int r = runs_of_[b].begin; r < runs_of_[b].end; ++r) {
+          if (last[r].reads.empty()) meet(last[r].write, i, Hazard::waw, b);
+          for (int read : last[r].reads) meet(read, i, Hazard::war, b);
+          last[r] = {i, {}};
         }
       }
     }
-    std::stable_sort(conflicts.begin(), conflicts.end(), [](const Conflict& a, const Conflict& b) {
-      return std::tie(a.first, a.second) < std::tie(b.first, b.second);
-    });
+    auto key = [](const Conflict& c) { return std::tie(c.first, c.second, c.hazard, c.buffer); };
+    std::sort(conflicts.begin(), conflicts.end(), [&](const auto& a, const auto& b) { return key(a) < key(b); });
+    const auto end =
+        std::unique(conflicts.begin(), conflicts.end(), [&](const auto& a, const auto& b) { return key(a) == key(b); });
+    conflicts.erase(end, conflicts.end());
     return conflicts;
   }
 
   // Reachability from a block of launches at a time, so that memory stays linear in the plan.
   void check_order() {
-    find_accesses();
     const std::vector<Conflict> conflicts = find_conflicts();
     std::vector<Edge> by_target = plan_.edges;
     std::stable_sort(by_target.begin(), by_target.end(), [](const Edge& a, const Edge& b) { return a.to < b.to; });
@@ -542,17 +551,23 @@ class Checker {
   void check_totals() const {
     auto padded = [](size_t bytes) { return bytes + (kAlignment - bytes % kAlignment) % kAlignment; };
     size_t by_home[4] = {};
+    std::vector<Range> used(buffers(), {launches(), 0});  // launches
+    for (int i = 0; i < launches(); ++i) {
+      for (bool written : {false, true}) {
+        for (BufferId b : touched(i, written)) used[b] = {std::min(used[b].begin, i), i + 1};
+      }
+    }
     std::vector<int64_t> change(plan_.launches.size() + 1, 0);
     size_t arena = 0;
     for (BufferId b = 0; b < buffers(); ++b) {
       const Buffer& it = buffer(b);
       by_home[static_cast<int>(it.home)] += it.bytes;
       if (it.home == Home::external) continue;
-      if (accesses_[b].empty()) fault("{} is used by no launch", buffer_text(b));
+      if (used[b].end == 0) fault("{} is used by no launch", buffer_text(b));
       if (it.home != Home::arena || it.bytes == 0) continue;
       arena = std::max(arena, it.offset + padded(it.bytes));
-      change[accesses_[b].front().launch] += static_cast<int64_t>(padded(it.bytes));
-      change[accesses_[b].back().launch + 1] -= static_cast<int64_t>(padded(it.bytes));
+      change[used[b].begin] += static_cast<int64_t>(padded(it.bytes));
+      change[used[b].end] -= static_cast<int64_t>(padded(it.bytes));
     }
     int64_t now = 0, peak = 0;
     for (int64_t c : change) peak = std::max(peak, now += c);
@@ -565,14 +580,14 @@ class Checker {
 
   const ir::Graph& graph_;
   const ExecPlan& plan_;
-  std::vector<ir::ValueId> meaning_;             // by value: the value whose bytes a view shows
-  std::vector<const ir::Update*> update_of_;     // by external
-  std::vector<ir::ValueId> guards_;              // distinct, sorted
-  std::vector<char> guard_true_;                 // the outcome simulated now
-  std::vector<int> launch_of_;                   // by op
-  std::vector<std::vector<BufferId>> overlaps_;  // by buffer
-  std::vector<std::vector<Access>> accesses_;    // by buffer, in launch order
-  std::vector<Held> held_;                       // by buffer
+  std::vector<ir::ValueId> meaning_;          // by value: the value whose bytes a view shows
+  std::vector<const ir::Update*> update_of_;  // by external
+  std::vector<ir::ValueId> guards_;           // distinct, sorted
+  std::vector<char> guard_true_;              // the outcome simulated now
+  std::vector<int> launch_of_;                // by op
+  int run_count_ = 0;
+  std::vector<Range> runs_of_;  // by buffer
+  std::vector<Held> held_;      // by run
 };
 
 }  // namespace

@@ -52,7 +52,6 @@ class Draft {
   std::vector<ir::ValueId> root;  // by value: the value whose bytes it is, found through views
   std::vector<Cell> cells;
   std::vector<Step> steps;
-  std::vector<StepId> step_of_op;      // kNoStep for a view without a launch
   std::vector<StepId> copy_of_update;  // kNoStep when there is nothing to do
   std::vector<CellId> cell_of_output;
   std::vector<StepId> order;

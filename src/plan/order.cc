@@ -63,7 +63,6 @@ void add_ops(Draft& draft) {
   const ir::Graph& graph = draft.graph;
   for (ir::OpId i = 0; i < graph.num_ops(); ++i) {
     const ir::Op& op = graph.op(i);
-    draft.step_of_op.push_back(kNoStep);
     if (draft.is_view(op)) continue;
     Step step;
     step.op = i;
@@ -71,7 +70,7 @@ void add_ops(Draft& draft) {
     if (!op.outputs.empty()) step.name += " " + draft.name(op.outputs[0]);
     for (ir::ValueId v : op.inputs) step.reads.push_back(draft.root[v]);
     step.writes.assign(op.outputs.begin(), op.outputs.end());
-    draft.step_of_op.back() = append(draft, std::move(step));
+    append(draft, std::move(step));
   }
 }
 

@@ -19,7 +19,7 @@ enum class Home : uint8_t { external, constant, arena, fetched };
 
 struct Buffer {
   Home home = Home::arena;
-  ir::ValueId owner = ir::kNoValue;  // the external, the constant, or the first value placed here
+  ir::ValueId owner = ir::kNoValue;  // the external, the constant, or a value placed here; none: workspace
   size_t bytes = 0;
   size_t offset = 0;  // arena only, 256-byte aligned
 };

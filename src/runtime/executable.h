@@ -21,7 +21,6 @@ struct Compiled {
   ir::Graph step;   // with updates
   ir::Graph graph;  // after the passes: what the plan is of
   plan::ExecPlan plan;
-  std::vector<std::string> check_messages;  // by code - 1: "cross_entropy: %y holds a value outside [0,10)"
   std::vector<std::string> untrained;
   std::vector<std::pair<std::string, std::vector<std::string>>> groups;  // trained parameters by group
   std::vector<std::string> disabled_passes;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <sstream>
 
 #include "aicf/error.h"
 #include "base/suggest.h"
@@ -105,6 +106,14 @@ void Program::Impl::check_feeds(std::span<const Feed> feeds, StepMode mode) {
   }
 }
 
+std::string Program::Impl::check_message(int64_t code) const {
+  const ir::Graph& graph = compiled_->graph;
+  std::istringstream lines(graph.value(graph.find_external("inputs.error")).attrs.get_string("checks"));
+  std::string line;
+  for (int64_t i = 0; i < code; ++i) std::getline(lines, line);
+  return line;
+}
+
 void Program::Impl::take_input_error() {
   if (error_ == nullptr) return;
   backend::Backend& backend = store_->backend();
@@ -117,9 +126,7 @@ void Program::Impl::take_input_error() {
     backend.upload(error_step_, &zero, sizeof zero);
   }
   backend.upload(error_, &zero, sizeof zero);
-  const auto index = static_cast<size_t>(code - 1);
-  if (index >= compiled_->check_messages.size()) throw InternalError("unknown input check " + std::to_string(code));
-  throw Error(compiled_->check_messages[index] + (step > 0 ? " at step " + std::to_string(step) : "") +
+  throw Error(check_message(code) + (step > 0 ? " at step " + std::to_string(step) : "") +
               "; nothing was updated");
 }
 

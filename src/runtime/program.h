@@ -84,6 +84,7 @@ class Program::Impl {
   Place place(std::string_view name) const;
   void check_feeds(std::span<const Feed> feeds, StepMode mode);
   void take_input_error();
+  std::string check_message(int64_t code) const;
 
   std::shared_ptr<const runtime::Compiled> compiled_;
   std::shared_ptr<runtime::Store> store_;

@@ -402,6 +402,18 @@ TEST(Pointwise, InPlaceGivesTheSameBits) {
   }
 }
 
+// Large results are written past the cache, unless in place.
+TEST(Pointwise, LargeResults) {
+  const int64_t n = (int64_t{20} << 20) / 4 + 3;
+  const Tensor a = random_tensor(f32, {n}, 1), b = random_tensor(f32, {n}, 2), h = random_tensor(f16, {2 * n}, 3);
+  Tensor want(TensorType{f32, {n}}), double_h(TensorType{f16, {2 * n}});
+  for (int64_t i = 0; i < n; ++i) want.as<float>()[i] = a.as<float>()[i] - b.as<float>()[i];
+  for (int64_t i = 0; i < 2 * n; ++i) double_h.as<uint16_t>()[i] = f32_to_f16(2 * f16_to_f32(h.as<uint16_t>()[i]));
+  EXPECT_TRUE(run(ops::sub_def, {a, b}, {f32, {n}}, {.threads = 2}) == want);
+  EXPECT_TRUE(run(ops::sub_def, {a, b}, {f32, {n}}, {.alias_out = 0, .alias_in = 1}) == want);
+  EXPECT_TRUE(run(ops::add_def, {h, h}, {f16, {2 * n}}, {.threads = 2}) == double_h);
+}
+
 TEST(Pointwise, EmptyTensorsLaunchNothing) {
   for (const Shape& shape : {Shape{0}, Shape{3, 0}, Shape{0, 5}}) {
     EXPECT_EQ(run(ops::add_def, {random_tensor(f32, shape, 1), random_tensor(f32, {1}, 2)}, {f32, shape}).elements(),

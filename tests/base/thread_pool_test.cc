@@ -15,25 +15,13 @@
 #include <fstream>
 #include <limits>
 #include <memory>
-#include <new>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "aicf/error.h"
 #include "base/cpus.h"
-
-namespace {
-std::atomic<int64_t> allocations{0};
-}  // namespace
-
-void* operator new(size_t bytes) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  if (void* memory = std::malloc(bytes > 0 ? bytes : 1)) return memory;
-  throw std::bad_alloc();
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+#include "io/counted_new.h"
 
 namespace aicf::base {
 namespace {
@@ -95,9 +83,9 @@ TEST(ThreadPool, RunsAreOrdered) {
 TEST(ThreadPool, AllocatesNothingOnceThreadsAreUp) {
   Counts counts(16);
   pool().run(count_part, &counts, 16, 4);
-  const int64_t before = allocations.load();
+  const size_t before = tests::allocation_count();
   for (int i = 0; i < 100; ++i) pool().run(count_part, &counts, 16, 4);
-  EXPECT_EQ(allocations.load() - before, 0);
+  EXPECT_EQ(tests::allocation_count() - before, 0u);
   expect_each_once(counts, 101);
 }
 

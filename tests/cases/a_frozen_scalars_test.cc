@@ -89,14 +89,14 @@ TEST(ClassA, EveryScalarOfEveryOptimizerIsReadAtEachReplay) {
         ScalarModel m(1.0);
         Program p = compile(m.model, {.loss = m.loss, .optimizer = optimizer, .mode = mode});
         for (int i = 0; i < 6; ++i) {
-          if (change && i == 3) p.write(scalar, p.read(scalar).item() * 0.5 + 0.25);
+          if (change && i == 3) p.write(scalar, p.read(scalar).item() * 0.5 + 0.3);
           p.step({{"x", Tensor::scalar(static_cast<float>(i % 3) - 0.75f)}});
         }
         return p.snapshot();
       };
       const NamedTensors changed = run(true, Mode::graph);
-      EXPECT_NE(changed, run(false, Mode::graph)) << name << ": writing " << scalar << " changed nothing";
-      EXPECT_EQ(changed, run(true, Mode::eager)) << name << ": " << scalar << " in eager and graph differ";
+      EXPECT_FALSE(changed == run(false, Mode::graph)) << name << ": writing " << scalar << " changed nothing";
+      EXPECT_TRUE(changed == run(true, Mode::eager)) << name << ": " << scalar << " in eager and graph differ";
     }
   }
 }
@@ -116,7 +116,7 @@ TEST(ClassA, EagerEqualsGraphForEveryOptimizer) {
       }
       return trace;
     };
-    EXPECT_EQ(run(Mode::graph), run(Mode::eager)) << name;
+    EXPECT_TRUE(run(Mode::graph) == run(Mode::eager)) << name;
   }
 }
 

@@ -168,11 +168,19 @@ TEST(Recipe, WrongTypesAndRanges) {
   expect_error("model = [1]", "r.toml:1: model.0: expected a layer, got 1");
   expect_error("", "r.toml: model: expected one layer or more");
   expect_error("model = []", "r.toml:1: model: expected one layer or more");
+  expect_error("[[model]]\nout = 3\n", "r.toml:1: model.0: expected a key layer or residual");
   expect_error("[[model]]\nname = 'a'\n", "r.toml:1: model.0: expected a key layer or residual");
   expect_error("[[model]]\nresidual = []\n", "r.toml:1: model.0.residual: expected one layer or more");
   expect_error(with("[train]\nbatch = 3\nbatch = 4"),
                failure([&] { parse(with("[train]\nbatch = 3\nbatch = 4")); }).message);
   EXPECT_EQ(failure([&] { parse(with("x = = 1")); }).message.rfind("r.toml:1: ", 0), 0u);
+}
+
+// The parser would assert.
+TEST(Recipe, ATableWithoutANameIsRefused) {
+  for (const char* text : {"[#", "[=]", "[[ !", "[ .a]"}) {
+    EXPECT_EQ(failure([&] { parse(text); }).message.rfind("r.toml: ", 0), 0u) << text;
+  }
 }
 
 TEST(Recipe, AKeyOfAnotherKindIsRefused) {
@@ -184,8 +192,12 @@ TEST(Recipe, AKeyOfAnotherKindIsRefused) {
                "r.toml:2: model.0.out: not a key of a block");
   expect_error("[[model]]\nlayer = 'relu'\n[[model.residual]]\nlayer = 'relu'\n",
                "r.toml:3: model.0.residual: not a key of relu", "it is one of a block");
-  expect_error(std::string("[optimizer]\nbeta1 = 0.9\n") + kModel, "r.toml:2: optimizer.beta1: not a key of sgd",
-               "it is one of adam, adamw", {"optimizer.kind=sgd"});
+  expect_error(std::string("[optimizer]\nkind = 'sgd'\n") + kModel, "--set: optimizer.beta1: not a key of sgd",
+               "it is one of adam, adamw", {"optimizer.beta1=0.9"});
+  expect_error(kModel, "--set: optimizer.beta1: not a key of sgd", "", {"optimizer.kind=sgd", "optimizer.beta1=0.9"});
+  // An override of the kind leaves the file's keys of the old kind behind.
+  EXPECT_EQ(parse(std::string("[optimizer]\nbeta1 = 0.9\n") + kModel, {"optimizer.kind=sgd"}).optimizer.kind, "sgd");
+  EXPECT_EQ(parse(std::string(kModel) + "out = 3\n", {"model.0.layer=relu"}).model[0].layer, "relu");
   expect_error(std::string("[loss]\nkind = 'mse'\n") + kModel,
                "r.toml:2: loss.kind: mse needs targets, and fashion-mnist has labels");
   expect_error(std::string("[schedule]\nkind = 'cosine'\nwarmup_steps = 1\nwarmup_epochs = 1\n") + kModel,
@@ -221,7 +233,7 @@ TEST(Recipe, Overrides) {
   bad("train.batch=", "--set train.batch: expected a value in TOML's syntax, got \"\"");
   bad("train.batch=x", "--set train.batch: expected a value in TOML's syntax, got \"x\"");
   bad("train.batch=1\ntrain.x=2", "--set train.batch: expected a value in TOML's syntax, got \"1\\ntrain.x=2\"");
-  bad("train.batch=0", "--set train.batch: train.batch: expected an integer in [1, 1000000000], got 0");
+  bad("train.batch=0", "--set: train.batch: expected an integer in [1, 1000000000], got 0");
   bad("model.fc2.out=1", "--set model.fc2.out: no layer \"fc2\" among the 2 of model", "did you mean fc1?");
   bad("model.fc1.outt=1", "--set model.fc1.outt: unknown key", "did you mean model.0.out?");
   bad("model.block.residul.in.out=1", "--set model.block.residul.in.out: unknown key", "did you mean residual?");

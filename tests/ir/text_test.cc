@@ -202,6 +202,14 @@ TEST(Constants, FloatsMayBeWrittenInDecimal) {
   EXPECT_TRUE(*graph.value(0).data == Tensor::of<float>({4}, {1.0f, 0.1f, -2.5e-3f, 3.0f}));
 }
 
+// An attribute is an f64.
+TEST(Constants, EveryBitOfAnAttributeSurvives) {
+  const char* text =
+      "graph {\n  input %x : f32[] {a=-0x0p+0, b=0x1.999999999999ap-4, c=nan, d=nan(0xfff8000000000001), e=-inf, "
+      "f=0x0.0000000000001p-1022, g=-9223372036854775808}\n}\n";
+  EXPECT_EQ(print(parse(text)), text);
+}
+
 TEST(Constants, RefusesWhatIsNoElement) {
   const auto constant = [](const std::string& rest) { return message("graph {\n constant %a : " + rest + "\n}"); };
   EXPECT_EQ(constant("u8[] = 256"), "line 2, column 23: expected an element of u8, got 256");

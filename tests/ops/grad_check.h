@@ -14,8 +14,8 @@ namespace aicf::test {
 // order 10; samples stay where third derivatives are below 1e4. So 1e-6, relative to max(1, |gradient|).
 inline constexpr double kStep = 1e-5;
 inline constexpr double kGradTolerance = 1e-6;
-// Elements of an operand that are perturbed; of a larger one so many, evenly spread.
-inline constexpr int64_t kMostElements = 48;
+// Elements of an operand that are perturbed; of a larger one about so many, evenly spread.
+inline constexpr int64_t kMostElements = 24;
 
 // A fixed weight for each element of an output, in ±[0.5, 1.5], so that no two contributions cancel by symmetry.
 inline Tensor loss_weights(const TensorType& type, size_t output) {

@@ -75,6 +75,7 @@ class TestStep {
     if (op == "div") return a / b;
     if (op == "neg") return -a;
     if (op == "sqrt") return pw::op_sqrt(a);
+    if (op == "exp") return pw::op_exp(a);
     if (op == "expm1") return pw::op_expm1(a);
     if (op == "log") return pw::op_log(a);
     if (op == "cos") return pw::op_cos(a);

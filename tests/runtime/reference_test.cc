@@ -49,12 +49,12 @@ NamedTensors weights(DType dtype) {
   return list;
 }
 
-struct Run {
+struct Case {
   const char* name;
   optim::Optimizer optimizer;
 };
 
-std::vector<Run> runs() {
+std::vector<Case> all_cases() {
   return {
       {"sgd", optim::SGD{.lr = 0.1}},
       {"sgd_momentum", optim::SGD{.lr = 0.05, .momentum = 0.9, .dampening = 0.1, .weight_decay = 0.01}},
@@ -89,7 +89,7 @@ struct Errors {
   double loss = 0, gradients = 0, parameters = 0;
 };
 
-Errors compare(const Run& run, DType dtype) {
+Errors compare(const Case& run, DType dtype) {
   const nlohmann::json& want = reference()["runs"][run.name];
   Network net(dtype);
   std::vector<std::string> fetch;
@@ -118,7 +118,7 @@ Errors compare(const Run& run, DType dtype) {
 
 // 1e-9: both sides round at 2^-53, and 50 steps amplify that by the curvature, not beyond 1e6.
 TEST(Reference, F64AgreesWithJax) {
-  for (const Run& run : runs()) {
+  for (const Case& run : all_cases()) {
     const Errors e = compare(run, f64);
     EXPECT_LE(e.loss, 1e-9) << run.name;
     EXPECT_LE(e.gradients, 1e-9) << run.name;
@@ -129,7 +129,7 @@ TEST(Reference, F64AgreesWithJax) {
 // f32: the loss to 1e-4. A first-step gradient is a sum of at most 16·10·8 products: 1e-4 of its scale is 40 times
 // eps·√1280.
 TEST(Reference, F32AgreesWithJax) {
-  for (const Run& run : runs()) {
+  for (const Case& run : all_cases()) {
     const Errors e = compare(run, f32);
     EXPECT_LE(e.loss, 1e-4) << run.name;
     EXPECT_LE(e.gradients, 1e-4) << run.name;

@@ -57,6 +57,32 @@ void BroadcastMap::expand(const void* data, size_t size, void* out, int64_t begi
   }
 }
 
+namespace {
+
+// Runs of a few elements are common, and a call of memcpy costs more than they do.
+template <class T>
+void copy(T* out, const T* from, int64_t n) {
+  if (n > 16) {
+    std::memcpy(out, from, static_cast<size_t>(n) * sizeof(T));
+  } else {
+    for (int64_t i = 0; i < n; ++i) out[i] = from[i];
+  }
+}
+
+// By doubling what is filled already.
+template <class T>
+void fill(T* out, T value, int64_t n) {
+  int64_t done = std::min<int64_t>(n, 16);
+  for (int64_t i = 0; i < done; ++i) out[i] = value;
+  while (done < n) {
+    const int64_t more = std::min(done, n - done);
+    std::memcpy(out + done, out, static_cast<size_t>(more) * sizeof(T));
+    done += more;
+  }
+}
+
+}  // namespace
+
 // Runs along the last axis, an odometer over the others.
 template <class T>
 void BroadcastMap::expand_as(const T* data, T* out, int64_t begin, size_t n) const {
@@ -73,9 +99,9 @@ void BroadcastMap::expand_as(const T* data, T* out, int64_t begin, size_t n) con
     for (int i = 0; i <= last; ++i) from += at[i] * strides_[i];
     const int64_t run = std::min(left, dims_[last] - at[last]);
     if (strides_[last] == 0) {
-      std::fill_n(out, run, *from);
+      fill(out, *from, run);
     } else {
-      std::copy_n(from, run, out);
+      copy(out, from, run);
     }
     out += run;
     left -= run;

@@ -2,6 +2,8 @@
 // floats on the way. Allocates nothing.
 #include "backend/cpu/pointwise.h"
 
+#include <emmintrin.h>
+
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -20,6 +22,9 @@ constexpr int64_t kPartElements = 32 * 1024;
 constexpr size_t kMaxElementBytes = 8;
 // A repeated row of up to a tile is expanded once a part, so that it can be read from any phase.
 constexpr size_t kBufferElements = 2 * kTileElements;
+// A result this large is out of the cache before anything reads it: it is written past the cache, which saves reading
+// its lines first.
+constexpr size_t kStreamBytes = size_t{16} << 20;
 
 std::optional<Pointwise> pointwise_of(std::string_view name) {
 #define AICF_POINTWISE(op, arity, domain) \
@@ -40,6 +45,7 @@ struct Params {
   int arity = 0;
   int64_t elements = 0;
   size_t out_size = 0;
+  bool stream = false;
   Operand in[kMaxArity];
 };
 
@@ -73,13 +79,30 @@ const void* operand_tile(const Operand& operand, const void* data, void* raw, fl
   return widened(operand, run, wide, n);
 }
 
+// To 16-byte aligned memory, past the cache.
+void stream(const void* from, char* to, size_t bytes) {
+  const char* x = static_cast<const char*>(from);
+  size_t i = 0;
+  for (; i + 16 <= bytes; i += 16) {
+    _mm_stream_si128(reinterpret_cast<__m128i*>(to + i), _mm_load_si128(reinterpret_cast<const __m128i*>(x + i)));
+  }
+  std::memcpy(to + i, x + i, bytes - i);
+}
+
+// Operands that the result replaces are in the cache.
+bool in_place(const KernelArgs& args, int arity) {
+  return std::find(args.buffers, args.buffers + arity, args.buffers[arity]) != args.buffers + arity;
+}
+
 void run_part(const KernelArgs& args, int part, int parts) {
   const Params& p = *static_cast<const Params*>(args.params);
   const int64_t tiles = (p.elements + kTileElements - 1) / kTileElements;
   const int64_t first = tiles * part / parts * kTileElements;
   const int64_t last = std::min<int64_t>(tiles * (part + 1) / parts * kTileElements, p.elements);
   Buffers buffers;
-  alignas(64) float result[kTileElements];
+  alignas(64) char result[kTileElements * kMaxElementBytes], narrowed[kTileElements * sizeof(uint16_t)];
+  char* const y = static_cast<char*>(args.buffers[p.arity]);
+  const bool past_cache = p.stream && !in_place(args, p.arity) && reinterpret_cast<uintptr_t>(y) % 16 == 0;
   const void* fixed[kMaxArity];
   for (int k = 0; k < p.arity; ++k) {
     fixed[k] = expand_once(p.in[k], args.buffers[k], buffers.raw[k], buffers.wide[k], last - first);
@@ -93,11 +116,14 @@ void run_part(const KernelArgs& args, int part, int parts) {
       in[k] = fixed[k] ? static_cast<const char*>(fixed[k]) + begin % operand.map.period() * size
                        : operand_tile(operand, args.buffers[k], buffers.raw[k], buffers.wide[k], begin, n);
     }
-    void* out = static_cast<char*>(args.buffers[p.arity]) + begin * p.out_size;
+    char* const to = y + begin * p.out_size;
+    char* const out = !past_cache ? to : p.narrow ? narrowed : result;
     p.tile(in, p.narrow ? result : out, n);
-    const void* narrow_in = result;
-    if (p.narrow) p.narrow(&narrow_in, out, n);
+    const void* wide = result;
+    if (p.narrow) p.narrow(&wide, out, n);
+    if (past_cache) stream(out, to, n * p.out_size);
   }
+  if (past_cache) _mm_sfence();
 }
 
 // The dtype that decides the instance: the last operand's (the first of `select` is its condition).
@@ -119,6 +145,7 @@ PreparedKernel prepare(const KernelQuery& query) {
   params->arity = static_cast<int>(query.in.size());
   params->elements = query.out[0].shape.elements();
   params->out_size = size_of(query.out[0].dtype);
+  params->stream = query.out[0].bytes() >= kStreamBytes;
   const bool cast = pointwise_of(query.def.name) == Pointwise::cast;
   const DType dtype = operand_dtype(query);
   const DType compute = cast ? dtype : compute_dtype(query.def, dtype);

@@ -88,7 +88,7 @@ void row_blocks(const KernelArgs& args, int part, int parts) {
   T buffer[kRowBlock];
   const Range range = share(static_cast<int64_t>(p.outer * p.blocks), part, parts);
   for (size_t unit = range.begin; unit < static_cast<size_t>(range.end); ++unit) {
-    const size_t row = unit / p.blocks, first = unit % p.blocks * kRowBlock;
+    const size_t row = p.blocks == 1 ? unit : unit / p.blocks, first = (unit - row * p.blocks) * kRowBlock;
     const size_t n = std::min(kRowBlock, p.n - first);
     const T result = tree.row_block(operand(p, args.buffers[0], row * p.n + first, n, buffer), n);
     if (p.blocks == 1) {

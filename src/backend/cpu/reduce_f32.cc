@@ -28,44 +28,51 @@ AICF_REDUCE(Min, minimum, __builtin_inff())
 
 inline constexpr size_t kVectors = kRowLanes / kLanes;  // that hold the lanes of a block
 
-// Lane j with lane j + w/2, down to one.
+// Lane j with lane j + w/2, down to one; w <= kLanes. Only the low lanes mean anything.
 template <class Op>
-HWY_INLINE HWY_ATTR float combine_lanes(float* lanes, size_t w) {
-  for (size_t h = w / 2; h > 0; h /= 2) {
-    for (size_t j = 0; j < h; ++j) lanes[j] = Op()(lanes[j], lanes[j + h]);
-  }
-  return lanes[0];
+HWY_INLINE HWY_ATTR float combine_lanes(F32 x, [[maybe_unused]] size_t w) {
+#if HWY_TARGET != HWY_SCALAR
+#if HWY_TARGET <= HWY_AVX3
+  if (w > 8) x = Op()(x, F32{hn::ConcatUpperUpper(FloatTag(), x.v, x.v)});
+#endif
+#if HWY_TARGET <= HWY_AVX2
+  if (w > 4) x = Op()(x, F32{hn::SwapAdjacentBlocks(x.v)});
+#endif
+  if (w > 2) x = Op()(x, F32{hn::Shuffle1032(x.v)});
+  if (w > 1) x = Op()(x, F32{hn::Shuffle2301(x.v)});
+#endif
+  return hn::GetLane(x.v);
 }
 
+// Takes `n` elements, at most one for each lane, into the lanes they belong to.
 template <class Op>
-HWY_INLINE HWY_ATTR float narrow_block(const float* x, size_t n) {
-  float lanes[kRowLanes];
-  const size_t w = std::bit_ceil(n);
-  for (size_t i = 0; i < n; ++i) lanes[i] = Op()(Op::kIdentity, x[i]);
-  std::fill(lanes + n, lanes + w, Op::kIdentity);
-  return combine_lanes<Op>(lanes, w);
+HWY_INLINE HWY_ATTR void take_some(F32* acc, const float* x, size_t n) {
+  for (size_t k = 0; k * kLanes < n; ++k) {
+    const auto some = hn::FirstN(FloatTag(), n - k * kLanes);
+    const F32 v = {hn::MaskedLoad(some, FloatTag(), x + k * kLanes)};
+    acc[k] = select(Mask{some}, Op()(acc[k], v), acc[k]);
+  }
 }
 
 template <class Op>
 HWY_ATTR float row_block(const float* x, size_t n) {
-  if (n < kRowLanes) return narrow_block<Op>(x, n);
+  const size_t w = std::min(kRowLanes, std::bit_ceil(n)), vectors = (w + kLanes - 1) / kLanes;
+  if (vectors == 1) {  // a short row stays in a register
+    F32 one = lit<F32>(Op::kIdentity);
+    take_some<Op>(&one, x, n);
+    return combine_lanes<Op>(one, w);
+  }
   F32 acc[kVectors];
-  for (size_t k = 0; k < kVectors; ++k) acc[k] = lit<F32>(Op::kIdentity);
+  for (size_t k = 0; k < vectors; ++k) acc[k] = lit<F32>(Op::kIdentity);
   size_t i = 0;
   for (; i + kRowLanes <= n; i += kRowLanes) {
     for (size_t k = 0; k < kVectors; ++k) acc[k] = Op()(acc[k], load(x + i + k * kLanes));
   }
-  alignas(64) float lanes[kRowLanes];
-  if (i < n) {
-    for (size_t k = 0; k < kVectors; ++k) store(acc[k], lanes + k * kLanes);
-    for (size_t j = 0; i < n; ++i, ++j) lanes[j] = Op()(lanes[j], x[i]);
-    for (size_t k = 0; k < kVectors; ++k) acc[k] = load(lanes + k * kLanes);
-  }
-  for (size_t h = kVectors / 2; h > 0; h /= 2) {
+  take_some<Op>(acc, x + i, n - i);
+  for (size_t h = vectors / 2; h > 0; h /= 2) {
     for (size_t k = 0; k < h; ++k) acc[k] = Op()(acc[k], acc[k + h]);
   }
-  store(acc[0], lanes);
-  return combine_lanes<Op>(lanes, kLanes);
+  return combine_lanes<Op>(acc[0], std::min(w, kLanes));
 }
 
 template <class Op, size_t kWidth>
@@ -78,10 +85,13 @@ HWY_INLINE HWY_ATTR void column_vectors(float* acc, const float* x, size_t rows,
   for (size_t k = 0; k < kWidth; ++k) store(a[k], acc + k * kLanes);
 }
 
+// Half of the registers.
+inline constexpr size_t kWide = HWY_TARGET <= HWY_AVX3 ? 16 : 8;
+
 template <class Op>
 HWY_ATTR void column_rows(float* acc, const float* x, size_t rows, size_t pitch, size_t columns) {
   size_t c = 0;
-  for (; c + 4 * kLanes <= columns; c += 4 * kLanes) column_vectors<Op, 4>(acc + c, x + c, rows, pitch);
+  for (; c + kWide * kLanes <= columns; c += kWide * kLanes) column_vectors<Op, kWide>(acc + c, x + c, rows, pitch);
   for (; c + kLanes <= columns; c += kLanes) column_vectors<Op, 1>(acc + c, x + c, rows, pitch);
   for (size_t r = 0; r < rows; ++r) {
     for (size_t j = c; j < columns; ++j) acc[j] = Op()(acc[j], x[r * pitch + j]);

@@ -2,6 +2,7 @@
 // adds those that fall into its block, so repeated indices add up in index order and nothing needs an atomic. An index
 // out of range is skipped. 16-bit floats are summed in f32 and rounded once.
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <type_traits>
 
@@ -22,7 +23,7 @@ struct Plan {
 struct Bf16 {
   using Sum = float;
   uint16_t bits;
-  static float load(Bf16 x) { return bf16_to_f32(x.bits); }
+  static float load(Bf16 x) { return std::bit_cast<float>(uint32_t{x.bits} << 16); }
   static Bf16 store(float x) { return {f32_to_bf16(x)}; }
 };
 struct F16 {
@@ -42,15 +43,21 @@ struct Block {
   Range rows, columns;
 
   // Integers wrap, as they do on every backend.
-  static void add(T* to, const T* from, int64_t n) {
-    for (int64_t i = 0; i < n; ++i) {
-      if constexpr (std::is_integral_v<T>) {
-        using Bits = std::make_unsigned_t<T>;
-        to[i] = static_cast<T>(static_cast<Bits>(to[i]) + static_cast<Bits>(from[i]));
-      } else {
-        to[i] += from[i];
-      }
+  static T plus(T a, T b) {
+    if constexpr (std::is_integral_v<T>) {
+      using Bits = std::make_unsigned_t<T>;
+      return static_cast<T>(static_cast<Bits>(a) + static_cast<Bits>(b));
+    } else {
+      return a + b;
     }
+  }
+  // Updates share no memory with the result; blocks of a known length become vector code.
+  static void add(T* __restrict__ to, const T* __restrict__ from, int64_t n) {
+    int64_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+      for (int k = 0; k < 8; ++k) to[i + k] = plus(to[i + k], from[i + k]);
+    }
+    for (; i < n; ++i) to[i] = plus(to[i], from[i]);
   }
   static void add(float* to, const T* from, int64_t n) requires kHalf<T> {
     for (int64_t i = 0; i < n; ++i) to[i] += T::load(from[i]);

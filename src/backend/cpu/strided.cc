@@ -9,7 +9,10 @@
 namespace aicf::backend::cpu {
 namespace {
 
-constexpr int64_t kTile = 32;
+// Elements along a tile's side: 256 bytes, so that a page is left before its next line is wanted as seldom as can be,
+// and a square that still fits in L1.
+template <class T>
+constexpr int64_t kTile = sizeof(T) == 1 ? 128 : 256 / sizeof(T);
 
 // A walk over the leading axes of the result: where each index lies in the source and in the result.
 class Odometer {
@@ -108,14 +111,23 @@ void run_rows(const KernelArgs& args, int part, int parts) {
   }
 }
 
+// Both sides are walked along their own lines, by way of a square that fits in L1: lines a power of two apart would
+// evict each other before they are used up.
 template <class T>
 void copy_tile(T* to, int64_t to_stride, const T* from, int64_t from_stride, int64_t rows, int64_t columns) {
+  T square[kTile<T> * kTile<T>];
+  for (int64_t c = 0; c < columns; ++c) {
+    for (int64_t r = 0; r < rows; ++r) square[r * kTile<T> + c] = from[c * from_stride + r];
+  }
   for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t c = 0; c < columns; ++c) to[r * to_stride + c] = from[c * from_stride + r];
+    std::memcpy(to + r * to_stride, square + r * kTile<T>, static_cast<size_t>(columns) * sizeof(T));
   }
 }
 
-int64_t tiles_along(int64_t extent) { return (extent + kTile - 1) / kTile; }
+template <class T>
+int64_t tiles_along(int64_t extent) {
+  return (extent + kTile<T> - 1) / kTile<T>;
+}
 
 // Tiles of the tiled axis (rows here) by the last axis (columns), for each index of the other axes.
 template <class T>
@@ -125,15 +137,16 @@ void run_tiles(const KernelArgs& args, int part, int parts) {
   T* to = static_cast<T*>(args.buffers[1]);
   const int64_t rows = plan.copy.dims[plan.tiled], columns = plan.copy.dims.back();
   const int64_t to_stride = plan.out_strides[plan.tiled], from_stride = plan.copy.strides.back();
-  const int64_t row_tiles = tiles_along(rows), column_tiles = tiles_along(columns), tiles = row_tiles * column_tiles;
+  const int64_t row_tiles = tiles_along<T>(rows), column_tiles = tiles_along<T>(columns),
+                tiles = row_tiles * column_tiles;
   const Range range = share(plan.outer * tiles, part, parts);
   Odometer at(plan.copy, plan.outer_axes, plan.outer_rank, plan.out_strides, range.begin / tiles);
   for (int64_t i = range.begin; i < range.end; ++i) {
     const int64_t tile = i % tiles;
     if (tile == 0 && i != range.begin) at.next();
-    const int64_t row = tile / column_tiles * kTile, column = tile % column_tiles * kTile;
+    const int64_t row = tile / column_tiles * kTile<T>, column = tile % column_tiles * kTile<T>;
     copy_tile(to + at.result() + row * to_stride + column, to_stride, from + at.source() + row + column * from_stride,
-              from_stride, std::min(kTile, rows - row), std::min(kTile, columns - column));
+              from_stride, std::min(kTile<T>, rows - row), std::min(kTile<T>, columns - column));
   }
 }
 

@@ -1,0 +1,214 @@
+// The command line as a user meets it: exit codes, one line for a mistake with the nearest name offered, and nothing changed.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "aicf/data.h"
+#include "aicf/safetensors.h"
+
+namespace aicf {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string kRecipe = AICF_SOURCE_DIR "/recipes/fashion-mlp.toml";
+
+struct Result {
+  int code = -1;
+  std::string out, err;
+};
+
+std::string contents(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+class Cli : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / ("aicf_cli_" + std::to_string(getpid()));
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+
+  Result run(const std::string& arguments) const {
+    const std::string command = std::string(AICF_CLI) + " " + arguments + " >" + path("out") + " 2>" + path("err") + " </dev/null";
+    const int status = std::system(command.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, contents(path("out")), contents(path("err"))};
+  }
+
+  // Exit code 2 and one line on standard error holding all the words.
+  void refuses(const std::string& arguments, const std::vector<std::string>& words) const {
+    const Result r = run(arguments);
+    EXPECT_EQ(r.code, 2) << arguments << "\n" << r.err;
+    EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << r.err;
+    for (const std::string& word : words) EXPECT_NE(r.err.find(word), std::string::npos) << arguments << "\n" << r.err << "lacks " << word;
+  }
+
+  std::string recipe(const std::string& text) const {
+    std::ofstream(path("r.toml")) << text;
+    return path("r.toml");
+  }
+
+  // A copy of the data set with one file changed.
+  std::string data_with(const std::string& file, const std::function<std::string(std::string)>& change) const {
+    const fs::path to = folder_ / "data";
+    fs::remove_all(to);
+    fs::create_directories(to);
+    for (const auto& entry : fs::directory_iterator(kFashionMnistFolder)) {
+      const std::string name = entry.path().filename().string();
+      if (name == file) {
+        std::ofstream(to / name, std::ios::binary) << change(contents(entry.path()));
+      } else {
+        fs::create_symlink(entry.path(), to / name);
+      }
+    }
+    return "--set data.path=" + to.string();
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(Cli, TrainsSavesAndEvaluates) {
+  const Result trained = run("train " + kRecipe + " --steps 60 --seed 3 --out " + path("run") + " --json " + path("train.json"));
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  EXPECT_NE(trained.out.find("test accuracy"), std::string::npos) << trained.out;
+  const Result evaluated = run("eval " + kRecipe + " --weights " + path("run/weights.safetensors") + " --json " + path("eval.json"));
+  ASSERT_EQ(evaluated.code, 0) << evaluated.err;
+  const auto a = nlohmann::json::parse(contents(path("train.json"))), b = nlohmann::json::parse(contents(path("eval.json")));
+  EXPECT_EQ(a["test"], b["test"]) << "the weights read back give the same loss and accuracy";
+  EXPECT_GT(a["test"]["accuracy"].get<double>(), 0.5);
+  EXPECT_NE(contents(path("run/metrics.jsonl")).find("test_accuracy"), std::string::npos);
+}
+
+TEST_F(Cli, TheSameSeedGivesTheSameWeights) {
+  const auto weights = [&](const std::string& options) {
+    EXPECT_EQ(run("train " + kRecipe + " --steps 20 --out " + path("w") + " " + options).code, 0);
+    const std::string bytes = contents(path("w/weights.safetensors"));
+    fs::remove_all(path("w"));
+    return bytes;
+  };
+  const std::string first = weights("--seed 1");
+  EXPECT_EQ(weights("--seed 1"), first);
+  EXPECT_EQ(weights("--seed 1 --no-alias --no-reuse --mode eager --disable-pass dce"), first);
+  EXPECT_NE(weights("--seed 2"), first);
+}
+
+TEST_F(Cli, VerifyPasses) {
+  const Result r = run("verify " + kRecipe + " --steps 2 --orders 2");
+  EXPECT_EQ(r.code, 0) << r.out << r.err;
+  EXPECT_NE(r.out.find("bit-equal"), std::string::npos) << r.out;
+}
+
+TEST_F(Cli, DumpsEveryStage) {
+  for (const char* stage : {"model", "grad", "step", "passes", "opt", "plan", "memory"}) {
+    const Result r = run("dump " + kRecipe + " --stage " + stage);
+    EXPECT_EQ(r.code, 0) << stage << r.err;
+    EXPECT_GT(r.out.size(), 100u) << stage;
+  }
+  EXPECT_NE(run("dump " + kRecipe + " --stage plan --format dot").out.find("digraph"), std::string::npos);
+  EXPECT_TRUE(nlohmann::json::accept(run("dump " + kRecipe + " --stage plan --format json").out));
+  refuses("dump " + kRecipe + " --stage plam", {"plam", "plan"});
+  refuses("dump " + kRecipe + " --stage plan --format svg", {"svg", "dot"});
+}
+
+TEST_F(Cli, OpsAndInfo) {
+  EXPECT_NE(run("ops").out.find("matmul"), std::string::npos);
+  EXPECT_NE(run("ops matmul").out.find("packed"), std::string::npos);
+  const Result info = run("info");
+  EXPECT_EQ(info.code, 0);
+  EXPECT_NE(info.out.find("libaicf_cuda.so"), std::string::npos) << info.out;
+  refuses("ops matmull", {"matmull"});
+}
+
+TEST_F(Cli, MistypedCommandsAndOptions) {
+  refuses("", {});
+  refuses("trian " + kRecipe, {"trian"});
+  refuses("train", {"RECIPE"});
+  refuses("train " + kRecipe + " --stpes 3", {"--stpes"});
+  refuses("train " + kRecipe + " --steps -3", {"--steps"});
+  refuses("train " + kRecipe + " --steps x", {"--steps"});
+  refuses("train " + kRecipe + " --mode fast", {"--mode"});
+  refuses("train " + kRecipe + " --precision bf16", {"--precision"});
+  refuses("train " + kRecipe + " --resume x", {"--resume"});
+  refuses("train " + kRecipe + " --backend cuda", {"libaicf_cuda.so", "AICF_PLUGIN_PATH"});
+  refuses("train " + kRecipe + " --backend gpu", {"gpu", "cpu"});
+  refuses("train " + kRecipe + " --disable-pass dec", {"dec", "dce"});
+  refuses("train " + kRecipe + " --disable-pass expand", {"expand", "required"});
+  refuses("eval " + kRecipe, {"--weights"});
+}
+
+TEST_F(Cli, RecipesThatDoNotParse) {
+  const std::string layer = "[[model]]\nlayer = \"linear\"\nname = \"fc\"\n";
+  refuses("train " + path("none.toml"), {"none.toml"});
+  refuses("train " + path(""), {});
+  refuses("train " + recipe("model = "), {"r.toml:1"});
+  refuses("train " + recipe("[[model]]\nlayer = \"liner\"\n"), {"liner", "linear", "r.toml:2"});
+  refuses("train " + recipe(layer + "outt = 3\n"), {"outt", "out", "r.toml:4"});
+  refuses("train " + recipe("[optimizer]\nkind = \"adamv\"\n" + layer), {"adamv", "adam"});
+  refuses("train " + recipe("[optimizer]\nlearning_rate = 1.0\n" + layer), {"learning_rate"});
+  refuses("train " + recipe("[optimiser]\nlr = 1.0\n" + layer), {"optimiser", "optimizer"});
+  refuses("train " + recipe("[train]\nbatch = \"many\"\n" + layer), {"batch"});
+  refuses("train " + recipe("[train]\nbatch = 0\n" + layer), {"batch"});
+  refuses("train " + kRecipe + " --set optimizer.lrr=1", {"lrr", "optimizer.lr"});
+  refuses("train " + kRecipe + " --set optimizer.lr", {"optimizer.lr"});
+}
+
+TEST_F(Cli, ShapesThatDoNotFitNameTheLayerAndBothShapes) {
+  const std::string no_flatten = "[[model]]\nlayer = \"linear\"\nname = \"fc\"\n";
+  refuses("train " + recipe(no_flatten), {"[64,28,10]", "[64]"});
+  const std::string residual =
+      "[data]\nshape = [784]\n[[model]]\nname = \"block\"\n[[model.residual]]\nlayer = \"linear\"\nname = \"fc\"\nout = 16\n";
+  refuses("train " + recipe(residual), {"block", "[64,784]", "[64,16]"});
+}
+
+TEST_F(Cli, DataThatIsNotWhatItSays) {
+  const std::string images = "train-images-idx3-ubyte.gz", labels = "train-labels-idx1-ubyte.gz";
+  refuses("train " + kRecipe + " --set data.path=" + path("nowhere"), {"nowhere"});
+  refuses("train " + kRecipe + " " + data_with(images, [](std::string s) { return s.substr(0, s.size() / 2); }), {images});
+  refuses("train " + kRecipe + " " + data_with(images, [](std::string s) { return s + s.substr(0, 100); }), {images});
+  refuses("train " + kRecipe + " " + data_with(labels, [](std::string) { return std::string("\0\0\x08\x01\0\0\0\x02\x01", 9); }), {labels});
+  refuses("train " + kRecipe + " " + data_with(labels, [](std::string) { return std::string("\0\0\x08\x01\0\0\0\x02\x01\x0b", 10); }), {labels});
+  refuses("train " + kRecipe + " " + data_with(labels, [](std::string s) { s[0] = 'X'; return s; }), {labels});
+}
+
+TEST_F(Cli, WeightsThatDoNotFit) {
+  refuses("eval " + kRecipe + " --weights " + path("none"), {"none"});
+  std::ofstream(path("junk")) << "0123456789abcdef";
+  refuses("eval " + kRecipe + " --weights " + path("junk"), {"junk"});
+  write_safetensors(path("other"), {{"fc1.weight", Tensor(TensorType{f32, {2, 2}})}});
+  refuses("eval " + kRecipe + " --weights " + path("other"), {"fc1.weight", "f32[256,784]", "f32[2,2]"});
+  write_safetensors(path("stranger"), {{"fc1.wieght", Tensor(TensorType{f32, {256, 784}})}});
+  refuses("eval " + kRecipe + " --weights " + path("stranger"), {"fc1.wieght", "fc1.weight"});
+}
+
+TEST_F(Cli, OutputsThatCannotBeWritten) {
+  refuses("train " + kRecipe + " --steps 1 --out /dev/null/x", {"/dev/null/x"});
+  refuses("train " + kRecipe + " --steps 1 --json " + path("no/such/folder.json"), {"folder.json"});
+}
+
+// The first interrupt finishes the step, saves, and says so with 130.
+TEST_F(Cli, AnInterruptSavesAndExits130) {
+  const std::string command = "timeout --preserve-status -s INT 3 " + std::string(AICF_CLI) + " train " + kRecipe +
+                              " --set train.epochs=1000 --out " + path("run") + " >" + path("out") + " 2>&1";
+  const int status = std::system(command.c_str());
+  EXPECT_EQ(WEXITSTATUS(status), 130) << contents(path("out"));
+  EXPECT_NE(contents(path("out")).find("interrupted after step"), std::string::npos) << contents(path("out"));
+  EXPECT_FALSE(read_safetensors(path("run/weights.safetensors")).tensors.empty());
+}
+
+}  // namespace
+}  // namespace aicf
