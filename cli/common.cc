@@ -59,7 +59,9 @@ Program compile_training(RecipeModel& model, const Recipe& recipe, int64_t steps
   return compile(model.model, compile_with);
 }
 
-int64_t eval_batch(const Recipe& recipe) { return recipe.train.eval_batch > 0 ? recipe.train.eval_batch : recipe.train.batch; }
+int64_t eval_batch(const Recipe& recipe) {
+  return recipe.train.eval_batch > 0 ? recipe.train.eval_batch : recipe.train.batch;
+}
 
 Program compile_evaluation(RecipeModel& model, const CompileOptions& base) {
   CompileOptions compile_with = base;

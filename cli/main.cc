@@ -1,7 +1,10 @@
 // The command line: parses, runs one command, turns exceptions into exit codes.
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <functional>
 #include <new>
 
+#include "aicf/suggest.h"
 #include "common.h"
 
 namespace {
@@ -15,6 +18,31 @@ struct CommandLine {
   std::string out, weights, stage = "opt", format = "text", op;
   int orders = 20;
   std::function<int()> run;
+
+  // Throws Error on a first word that is no command: CLI11 would only say that one is required.
+  void check_command(int argc, char** argv) const {
+    if (argc < 2 || argv[1][0] == '-') return;
+    std::vector<std::string> known;
+    for (const CLI::App* sub : app.get_subcommands({})) known.push_back(sub->get_name());
+    if (std::find(known.begin(), known.end(), argv[1]) != known.end()) return;
+    const std::string near = base::did_you_mean(argv[1], known);
+    throw Error("no command is named '" + std::string(argv[1]) + "'", near.empty() ? "aicf --help lists them" : near);
+  }
+
+  // What to try instead of an option that the command does not have.
+  std::string hint_for(int argc, char** argv) const {
+    for (const CLI::App* sub : app.get_subcommands()) {
+      std::vector<std::string> known;
+      for (const CLI::Option* option : sub->get_options()) known.push_back(option->get_name());
+      for (int i = 2; i < argc; ++i) {
+        const std::string word = std::string(argv[i]).substr(0, std::string(argv[i]).find('='));
+        if (!word.starts_with("--") || std::find(known.begin(), known.end(), word) != known.end()) continue;
+        if (const std::string near = base::did_you_mean(word, known); !near.empty()) return near;
+      }
+      return "aicf " + sub->get_name() + " --help";
+    }
+    return "aicf --help";
+  }
 
   CLI::App* command(const char* name, const char* description, std::function<int()> action) {
     CLI::App* sub = app.add_subcommand(name, description);
@@ -38,9 +66,12 @@ struct CommandLine {
                                    [this] { return cli::verify(options, orders); });
     add_recipe_options(*verify_app, options);
     add_training_options(*verify_app, options);
-    verify_app->add_option("--orders", orders, "random topological orders to try")->check(CLI::NonNegativeNumber)->capture_default_str();
+    verify_app->add_option("--orders", orders, "random topological orders to try")
+        ->check(CLI::NonNegativeNumber)
+        ->capture_default_str();
 
-    CLI::App* dump_app = command("dump", "print a stage of the training step", [this] { return dump(options, stage, format); });
+    CLI::App* dump_app =
+        command("dump", "print a stage of the training step", [this] { return dump(options, stage, format); });
     add_recipe_options(*dump_app, options);
     dump_app->add_option("--stage", stage, "model, grad, step, passes, opt, plan or memory")->capture_default_str();
     dump_app->add_option("--format", format, "text, dot or json")->capture_default_str();
@@ -59,11 +90,12 @@ struct CommandLine {
 int main(int argc, char** argv) {
   CommandLine line;
   try {
+    line.check_command(argc, argv);
     line.app.parse(argc, argv);
     return line.run ? line.run() : kUserMistake;
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return line.app.exit(e);  // --help, --version
-    print_error(e.what(), "aicf --help, or aicf COMMAND --help");
+    print_error(e.what(), line.hint_for(argc, argv));
     return kUserMistake;
   } catch (const Error& e) {
     print_error(e.what(), e.hint());

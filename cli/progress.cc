@@ -57,17 +57,19 @@ void Progress::draw() {
   drawn_ = Clock::now();
   const double rate = steps_per_second();
   const double left = rate > 0 ? static_cast<double>(steps_ - done_) / rate : 0;
-  const std::string text = fmt::format("epoch {}/{}  step {}/{}  loss {:.4f}  {:.0f} steps/s  ETA {}",
-                                       (done_ - 1) / steps_per_epoch_ + 1, (steps_ - 1) / steps_per_epoch_ + 1, done_,
-                                       steps_, smooth_, rate, duration(left));
+  const std::string text =
+      fmt::format("epoch {}/{}  step {}/{}  loss {:.4f}  {:.0f} steps/s  ETA {}", (done_ - 1) / steps_per_epoch_ + 1,
+                  (steps_ - 1) / steps_per_epoch_ + 1, done_, steps_, smooth_, rate, duration(left));
   if (!terminal_) {
     fmt::print("{}\n", text);
     std::fflush(stdout);
     return;
   }
   const int room = std::clamp(terminal_width() - static_cast<int>(text.size()) - 5, 0, 40);
-  const int filled = static_cast<int>(static_cast<double>(room) * static_cast<double>(done_) / static_cast<double>(steps_));
-  const std::string bar = room >= 8 ? fmt::format("[{:<{}}] ", std::string(static_cast<size_t>(filled), '#'), room) : "";
+  const int filled =
+      static_cast<int>(static_cast<double>(room) * static_cast<double>(done_) / static_cast<double>(steps_));
+  const std::string bar =
+      room >= 8 ? fmt::format("[{:<{}}] ", std::string(static_cast<size_t>(filled), '#'), room) : "";
   fmt::print("\r\x1b[K{}{}", bar, text.substr(0, static_cast<size_t>(std::max(terminal_width() - 1, 1))));
   std::fflush(stdout);
   shown_ = true;

@@ -39,7 +39,8 @@ void print_header(const Recipe& recipe, const Program& program, int64_t steps) {
   fmt::print("backend {}: {}\n", program.backend(), chosen);
   fmt::print("plan: {} launches, {} planned (arena {})\n", program.launches(), bytes_text(program.memory().total),
              bytes_text(program.memory().arena));
-  for (const std::string& name : program.untrained()) fmt::print("not trained: {} (no path to the loss, or frozen)\n", name);
+  for (const std::string& name : program.untrained())
+    fmt::print("not trained: {} (no path to the loss, or frozen)\n", name);
 }
 
 void make_folder(const std::string& path) {
@@ -78,17 +79,23 @@ int train(const Options& options, const std::string& out) {
     ++done;
     if (!last && done < steps) continue;
     const double mean = progress.take_mean_loss();
-    progress.line(fmt::format("epoch {}: mean loss {:.4f}, {:.0f} steps/s", epoch + 1, mean, progress.steps_per_second()));
+    progress.line(
+        fmt::format("epoch {}: mean loss {:.4f}, {:.0f} steps/s", epoch + 1, mean, progress.steps_per_second()));
     if (metrics) {
-      metrics->write({{"step", done}, {"epoch", epoch + 1}, {"loss", mean},
-                      {"lr", program.read("optimizer.lr_effective").item()}, {"steps_per_second", progress.steps_per_second()}});
+      metrics->write({{"step", done},
+                      {"epoch", epoch + 1},
+                      {"loss", mean},
+                      {"lr", program.read("optimizer.lr_effective").item()},
+                      {"steps_per_second", progress.steps_per_second()}});
     }
   }
   const double seconds = progress.seconds(), rate = progress.steps_per_second();
   progress.finish();
   std::signal(SIGINT, SIG_DFL);
   std::signal(SIGTERM, SIG_DFL);
-  if (!out.empty()) write_safetensors(out + "/weights.safetensors", weights_of(program), {{"recipe", recipe.name}, {"step", std::to_string(done)}});
+  if (!out.empty())
+    write_safetensors(out + "/weights.safetensors", weights_of(program),
+                      {{"recipe", recipe.name}, {"step", std::to_string(done)}});
   if (interrupted) {
     fmt::print("interrupted after step {} of {}{}\n", done, steps, out.empty() ? "" : "; weights saved in " + out);
     return kInterrupted;
@@ -106,8 +113,12 @@ int train(const Options& options, const std::string& out) {
   }
   fmt::print("{} steps in {:.1f} s ({:.0f} steps/s)\n{}\n", done, seconds, rate, text_of(result));
   if (!out.empty()) fmt::print("weights: {}/weights.safetensors\n", out);
-  write_json(options.json, {{"recipe", recipe.name}, {"steps", done}, {"seconds", seconds}, {"steps_per_second", rate},
-                            {"final_loss", progress.smooth_loss()}, {"test", json_of(result)}});
+  write_json(options.json, {{"recipe", recipe.name},
+                            {"steps", done},
+                            {"seconds", seconds},
+                            {"steps_per_second", rate},
+                            {"final_loss", progress.smooth_loss()},
+                            {"test", json_of(result)}});
   return kOk;
 }
 

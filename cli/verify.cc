@@ -13,7 +13,8 @@ int verify(const Options& options, int orders) {
   with_steps.steps.reset();  // the schedule stays the recipe's
   const Recipe recipe = recipe_of(with_steps);
   RecipeModel model = build_model(recipe, recipe.train.batch);
-  Loader loader(load_data(recipe, true), {.batch = recipe.train.batch, .seed = static_cast<uint64_t>(recipe.train.seed)});
+  Loader loader(load_data(recipe, true),
+                {.batch = recipe.train.batch, .seed = static_cast<uint64_t>(recipe.train.seed)});
 
   std::vector<NamedTensors> batches;
   for (int64_t i = 0; i < steps; ++i) {

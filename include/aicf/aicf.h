@@ -14,6 +14,7 @@
 #include "aicf/recipe.h"
 #include "aicf/safetensors.h"
 #include "aicf/shape.h"
+#include "aicf/suggest.h"
 #include "aicf/tensor.h"
 #include "aicf/value.h"
 #include "aicf/verify.h"

@@ -42,10 +42,10 @@ class Model {
   Value derived(const std::string& name, Value expression);
   Value constant(const Tensor& data);
 
-  // Emits the layer on the inputs, creating its parameters as NAME.weight and so on. The same handle added again shares its
-  // parameters (leave `name` empty or repeat it); another handle with a name in use throws Error. An empty name is
-  // made from the layer's kind and a count ("linear1"). A param declared beforehand as NAME.weight is taken as it is, which
-  // gives it another initial value or a group.
+  // Emits the layer on the inputs, creating its parameters as NAME.weight and so on. The same handle added again shares
+  // its parameters (leave `name` empty or repeat it); another handle with a name in use throws Error. An empty name is
+  // made from the layer's kind and a count ("linear1"). A param declared beforehand as NAME.weight is taken as it is,
+  // which gives it another initial value or a group.
   Value add(const nn::Layer& layer, Value input, const std::string& name = {});
   Value add(const nn::Layer& layer, const std::vector<Value>& inputs, const std::string& name = {});
   // The name the layer was added under, or "".

@@ -51,7 +51,8 @@ class Linear : public Layer {
   explicit Linear(int64_t out_features, bool bias = true);
 };
 
-// A pointwise activation: "relu", "tanh", "sigmoid", "gelu", "gelu_tanh", or "softmax" and "log_softmax" over the last axis.
+// A pointwise activation: "relu", "tanh", "sigmoid", "gelu", "gelu_tanh", or "softmax" and "log_softmax" over the last
+// axis.
 class Activation : public Layer {
  public:
   explicit Activation(const std::string& function);

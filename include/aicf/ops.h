@@ -14,7 +14,7 @@ Value add(Value a, Value b);
 Value sub(Value a, Value b);
 Value mul(Value a, Value b);
 Value div(Value a, Value b);
-Value pow(Value a, Value b);  // gradient to b: 0 where a is 0 and b >= 0, NaN where a < 0
+Value pow(Value a, Value b);      // gradient to b: 0 where a is 0 and b >= 0, NaN where a < 0
 Value maximum(Value a, Value b);  // NaN if either is; ties split the gradient in half
 Value minimum(Value a, Value b);
 Value neg(Value x);
@@ -82,9 +82,9 @@ Value argmax(Value x, int axis = -1, bool keepdims = false);  // i32; the first 
 
 // --- shape ---------------------------------------------------------------------------------------------------
 Value reshape(Value x, const Shape& shape);
-Value flatten(Value x, int from_axis = 1);            // axes from_axis… become one
+Value flatten(Value x, int from_axis = 1);                           // axes from_axis… become one
 Value transpose(Value x, const std::vector<int>& permutation = {});  // empty: reversed
-Value broadcast(Value x, const Shape& shape);         // numpy rules
+Value broadcast(Value x, const Shape& shape);                        // numpy rules
 // The elements start[i], start[i]+step[i], … below limit[i], along every axis. step empty: all 1.
 Value slice(Value x, const std::vector<int64_t>& start, const std::vector<int64_t>& limit,
             const std::vector<int64_t>& step = {});
@@ -127,8 +127,7 @@ Value mse(Value prediction, Value target, Reduction reduction = Reduction::mean)
 // x itself; no gradient flows to x.
 Value stop_gradient(Value x);
 // The value f(inputs) with the gradient df(inputs, output, cotangent): one value per input. Both are traced once, here.
-Value with_gradient(const std::vector<Value>& inputs,
-                    const std::function<Value(const std::vector<Value>&)>& f,
+Value with_gradient(const std::vector<Value>& inputs, const std::function<Value(const std::vector<Value>&)>& f,
                     const std::function<std::vector<Value>(const std::vector<Value>&, Value, Value)>& df);
 
 }  // namespace aicf

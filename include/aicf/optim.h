@@ -9,7 +9,8 @@
 
 namespace aicf::optim {
 
-// A factor on the base learning rate, computed on the device from the count of steps done before this one (t = 0, 1, …).
+// A factor on the base learning rate, computed on the device from the count of steps done before this one (t = 0, 1,
+// …).
 class Schedule {
  public:
   static Schedule constant();
@@ -31,8 +32,8 @@ class Schedule {
   std::vector<double> factors;
 };
 
-// Overrides for the parameters declared with this group name. Unset: as the optimizer says. A group that parameters name but
-// the optimizer does not list has the optimizer's values, in scalars of its own.
+// Overrides for the parameters declared with this group name. Unset: as the optimizer says. A group that parameters
+// name but the optimizer does not list has the optimizer's values, in scalars of its own.
 struct Group {
   std::string name;
   std::optional<double> lr;
@@ -77,9 +78,9 @@ struct AdamW {
 
 // Any of them, or none. States it declares, g being "" for the default group and "NAME." for a named one:
 // optimizer.{g}lr, optimizer.{g}weight_decay, optimizer.{g}step (i32), optimizer.{g}lr_effective, the optimizer's own
-// scalars (optimizer.beta1, …), the schedule's (optimizer.schedule.warmup_steps, .total_steps, .min_factor, .table), and one
-// tensor a parameter (optimizer.m/NAME, optimizer.v/NAME, optimizer.momentum/NAME). Floats are f64 when a trained
-// parameter is, else f32.
+// scalars (optimizer.beta1, …), the schedule's (optimizer.schedule.warmup_steps, .total_steps, .min_factor, .table),
+// and one tensor a parameter (optimizer.m/NAME, optimizer.v/NAME, optimizer.momentum/NAME). Floats are f64 when a
+// trained parameter is, else f32.
 class Optimizer {
  public:
   Optimizer() = default;

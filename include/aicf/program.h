@@ -41,8 +41,8 @@ class StepResult {
 
   // Throw Error (nearest name offered) when there is no such output.
   Tensor operator[](std::string_view name) const;
-  double scalar(std::string_view name) const;      // of one element
-  TensorView view(std::string_view name) const;    // valid while this result is
+  double scalar(std::string_view name) const;    // of one element
+  TensorView view(std::string_view name) const;  // valid while this result is
   std::vector<std::string> names() const;
 
   struct Block;
@@ -61,7 +61,7 @@ struct LoadOptions {
 
 struct MemoryTotals {
   size_t external = 0, constant = 0, arena = 0, fetched = 0, total = 0;  // bytes
-  size_t live_peak = 0;  // the arena's lower bound in this order
+  size_t live_peak = 0;                                                  // the arena's lower bound in this order
 };
 
 // A handle; copies are the same program. Programs of one store run in call order, from any thread.
@@ -70,9 +70,9 @@ class Program {
   Program() = default;
   bool valid() const { return impl_ != nullptr; }
 
-  // One step: feed the inputs, run forward, backward and update. Throws Error, with nothing changed, on a wrong name, shape or
-  // dtype, a missing feed, or a label or index out of range. A (1) feed for a rank-0 input is taken as it. Allocates nothing
-  // on the host once its results are being dropped.
+  // One step: feed the inputs, run forward, backward and update. Throws Error, with nothing changed, on a wrong name,
+  // shape or dtype, a missing feed, or a label or index out of range. A (1) feed for a rank-0 input is taken as it.
+  // Allocates nothing on the host once its results are being dropped.
   StepResult step(std::span<const Feed> feeds, StepMode mode = StepMode::train);
   StepResult step(std::initializer_list<Feed> feeds, StepMode mode = StepMode::train) {
     return step(std::span<const Feed>(feeds.begin(), feeds.size()), mode);
@@ -80,8 +80,8 @@ class Program {
 
   // Copies of an external, by name. Throws Error when there is no such external, or it was fused or removed.
   Tensor read(const std::string& name) const;
-  // Copies into the fixed buffer: acts at the next step. Throws Error on an unknown name, another type, a derived state or
-  // a changed structural setting. A (1) tensor fits a rank-0 external; the double form sets a scalar.
+  // Copies into the fixed buffer: acts at the next step. Throws Error on an unknown name, another type, a derived state
+  // or a changed structural setting. A (1) tensor fits a rank-0 external; the double form sets a scalar.
   void write(const std::string& name, const TensorView& value);
   void write(const std::string& name, double value);
   // All or nothing. Throws Error naming the first tensor that is missing, unknown or of another type.
@@ -100,8 +100,8 @@ class Program {
   // Parameters without a path to the loss, or frozen: left untouched, decay included.
   std::vector<std::string> untrained() const;
 
-  // `stage`: model, grad, step, passes, opt, plan, memory. `format`: text, dot or json (plan: all three; the graphs: text and
-  // dot). Throws Error naming the stages or formats there are.
+  // `stage`: model, grad, step, passes, opt, plan, memory. `format`: text, dot or json (plan: all three; the graphs:
+  // text and dot). Throws Error naming the stages or formats there are.
   std::string dump(const std::string& stage, const std::string& format = "text") const;
   MemoryTotals memory() const;
   int launches() const;
@@ -125,10 +125,11 @@ struct CompileOptions {
   optim::Optimizer optimizer = {};
   // What the step returns besides the loss. Empty: the model's own outputs.
   std::vector<std::pair<std::string, Value>> outputs = {};
-  // Whether the model's own state updates (Model::update) run. Default: yes with a loss, and when `outputs` is empty too (the
-  // model's step as declared); no for a program that only computes `outputs` (an evaluation).
+  // Whether the model's own state updates (Model::update) run. Default: yes with a loss, and when `outputs` is empty
+  // too (the model's step as declared); no for a program that only computes `outputs` (an evaluation).
   std::optional<bool> updates = {};
-  // More values to return, by name: an external (its value before the step), a labelled value, NAME.grad of a parameter.
+  // More values to return, by name: an external (its value before the step), a labelled value, NAME.grad of a
+  // parameter.
   std::vector<std::string> fetch = {};
   std::string backend = "auto";  // auto, cpu, cuda
   Mode mode = Mode::graph;

@@ -42,7 +42,7 @@ struct TensorView {
 // An owned host tensor. Copies are deep.
 class Tensor {
  public:
-  Tensor() : type_{DType::f32, {0}} {}  // no elements
+  Tensor() : type_{DType::f32, {0}} {}                                     // no elements
   explicit Tensor(TensorType type) : type_(type), bytes_(type.bytes()) {}  // zero-filled
   explicit Tensor(const TensorView& view);
   // Throws Error when the number of values is not the shape's.
@@ -87,9 +87,7 @@ class Tensor {
   std::vector<double> to_doubles() const;
 
   // Same type and same bits.
-  bool operator==(const Tensor& other) const {
-    return type_ == other.type_ && bytes_ == other.bytes_;
-  }
+  bool operator==(const Tensor& other) const { return type_ == other.type_ && bytes_ == other.bytes_; }
 
  private:
   template <class T>

@@ -22,10 +22,10 @@ struct VerifyRow {
   std::string detail;  // of a difference: step, tensor, first differing element, and the first op that differs
 };
 
-// Compiles `options` in every variant (each in a store of its own, from the model's initial values), runs the same steps and
-// compares: eager in plan order and in random topological orders, replay, no alias, no reuse, neither, each exact pass off, one and
-// two threads. `feeds(step)` gives the inputs, which should differ from step to step; where the program has an `optimizer.lr`,
-// it is changed before each step. `options.share` must be empty.
+// Compiles `options` in every variant (each in a store of its own, from the model's initial values), runs the same
+// steps and compares: eager in plan order and in random topological orders, replay, no alias, no reuse, neither, each
+// exact pass off, one and two threads. `feeds(step)` gives the inputs, which should differ from step to step; where the
+// program has an `optimizer.lr`, it is changed before each step. `options.share` must be empty.
 std::vector<VerifyRow> verify(Model& model, const CompileOptions& options,
                               const std::function<std::vector<Feed>(int step)>& feeds,
                               const VerifyOptions& verify_options = {});

@@ -7,9 +7,9 @@
 #include "aicf/error.h"
 #include "aicf/ops.h"
 #include "aicf/program.h"
+#include "aicf/suggest.h"
 #include "api/plan_cache.h"
 #include "autodiff/differentiate.h"
-#include "base/suggest.h"
 #include "ir/rewriter.h"
 #include "ir/text.h"
 #include "lower/lower.h"
@@ -126,11 +126,12 @@ Gradients add_gradients(Graph& graph, const CompileOptions& options) {
 
 void add_optimizer(Graph& graph, const CompileOptions& options, const std::vector<optim::Trained>& trained) {
   if (trained.empty()) {
-    throw Error("no parameter to train: none leads to the loss, or all are frozen", "`untrained` parameters are skipped");
+    throw Error("no parameter to train: none leads to the loss, or all are frozen",
+                "`untrained` parameters are skipped");
   }
   options.optimizer.impl()->emit(graph, trained);
-  const Value applied = graph.handle(graph.add_external(Role::state, passes::kStepsApplied, {i64, {}},
-                                                        {{"init", std::string("zeros")}}));
+  const Value applied =
+      graph.handle(graph.add_external(Role::state, passes::kStepsApplied, {i64, {}}, {{"init", std::string("zeros")}}));
   graph.add_update(applied.id(), (applied + 1).id());
 }
 
@@ -168,8 +169,8 @@ std::vector<std::pair<std::string, std::vector<std::string>>> groups_of(const st
 void finish(Compiled& compiled, const CompileOptions& options, backend::Backend& backend) {
   compiled.graph = compiled.step;
   passes::run_pipeline(compiled.graph, options.disable_passes);
-  compiled.plan = plan::make_plan(compiled.graph, lower::lower(compiled.graph, backend.kernels()),
-                                  {options.alias, options.reuse});
+  compiled.plan =
+      plan::make_plan(compiled.graph, lower::lower(compiled.graph, backend.kernels()), {options.alias, options.reuse});
   plan::check_plan(compiled.graph, compiled.plan);
 }
 
@@ -182,7 +183,8 @@ std::shared_ptr<const Compiled> compile_refresher(const Model& model, backend::B
   for (ir::OpId id = 0; id < model.graph().num_ops(); ++id) rewriter.copy(id);
   compiled->step = rewriter.finish({.updates = false, .outputs = false});
   // Chains of derived states are computed from their roots: each expression reads the new value of those before it.
-  const std::vector<ir::Derivation> derivations(compiled->step.derivations().begin(), compiled->step.derivations().end());
+  const std::vector<ir::Derivation> derivations(compiled->step.derivations().begin(),
+                                                compiled->step.derivations().end());
   for (const ir::Derivation& d : derivations) {
     compiled->step.add_update(d.state, passes::next_value(compiled->step, d.value));
   }
@@ -248,7 +250,8 @@ Program compile(Model& model, const CompileOptions& options) {
   const std::shared_ptr<const Compiled> refresher = compile_refresher(model, backend);
   const std::lock_guard<std::mutex> lock(store->mutex());
   for (const auto& [group, params] : ready->groups) store->claim_group(group, params);
-  const bool fresh = refresher != nullptr && store->find(model.graph().value(model.graph().derivations()[0].state).name) == nullptr;
+  const bool fresh =
+      refresher != nullptr && store->find(model.graph().value(model.graph().derivations()[0].state).name) == nullptr;
   auto impl = std::make_shared<Program::Impl>(ready, store, options.mode, options.threads);
   if (fresh) {
     store->add_refresher(std::make_unique<runtime::Executable>(refresher, *store, options.threads));

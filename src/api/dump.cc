@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "aicf/error.h"
-#include "base/suggest.h"
+#include "aicf/suggest.h"
 #include "ir/op.h"
 #include "ir/text.h"
 #include "passes/pass.h"
@@ -29,10 +29,13 @@ std::string graph_to_dot(const ir::Graph& graph) {
     const ir::OpId producer = graph.value(v).producer;
     return producer == ir::kNoOp ? id(v) : "o" + std::to_string(producer);
   };
-  const auto label = [&](ir::ValueId v) { return escaped(ir::value_name(graph, v) + " : " + to_string(graph.type(v))); };
+  const auto label = [&](ir::ValueId v) {
+    return escaped(ir::value_name(graph, v) + " : " + to_string(graph.type(v)));
+  };
   for (ir::ValueId v = 0; v < graph.num_values(); ++v) {
     if (graph.value(v).role == ir::Role::tmp) continue;
-    dot += "  " + id(v) + " [shape=box, label=\"" + std::string(name_of(graph.value(v).role)) + "\\n" + label(v) + "\"];\n";
+    dot += "  " + id(v) + " [shape=box, label=\"" + std::string(name_of(graph.value(v).role)) + "\\n" + label(v) +
+           "\"];\n";
   }
   for (ir::OpId o = 0; o < graph.num_ops(); ++o) {
     const ir::Op& op = graph.op(o);
@@ -56,9 +59,10 @@ std::string graph_to_dot(const ir::Graph& graph) {
 std::string passes_text(const runtime::Compiled& compiled) {
   std::string text;
   ir::Graph graph = compiled.step;
-  passes::run_pipeline(graph, compiled.disabled_passes, [&](const std::string& pass, const ir::Graph& after, bool changed) {
-    text += "# " + pass + (changed || pass == "input" ? "\n" + ir::print(after) : ": no change\n");
-  });
+  passes::run_pipeline(graph, compiled.disabled_passes,
+                       [&](const std::string& pass, const ir::Graph& after, bool changed) {
+                         text += "# " + pass + (changed || pass == "input" ? "\n" + ir::print(after) : ": no change\n");
+                       });
   return text;
 }
 
@@ -69,7 +73,8 @@ std::string Program::dump(const std::string& stage, const std::string& format) c
   const std::vector<std::string> stages = {"model", "grad", "step", "passes", "opt", "plan", "memory"};
   if (std::find(stages.begin(), stages.end(), stage) == stages.end()) {
     const std::string near = base::did_you_mean(stage, stages);
-    throw Error("no stage is named '" + stage + "'", near.empty() ? "stages: model, grad, step, passes, opt, plan, memory" : near);
+    throw Error("no stage is named '" + stage + "'",
+                near.empty() ? "stages: model, grad, step, passes, opt, plan, memory" : near);
   }
   const runtime::Compiled& c = impl_->compiled();
   const auto refuse = [&](const std::string& known) -> std::string {

@@ -38,7 +38,8 @@ std::vector<OpInfo> list_ops() {
     for (const char* operand : def->operand_names) info.operands.emplace_back(operand);
     if (def->num_inputs == ir::kVariadic) info.operands.emplace_back("…");
     for (const ir::AttrSpec& attr : def->attrs) {
-      info.attributes.push_back(std::string(attr.name) + ": " + kind_name(attr.kind) + (attr.required ? " (required)" : ""));
+      info.attributes.push_back(std::string(attr.name) + ": " + kind_name(attr.kind) +
+                                (attr.required ? " (required)" : ""));
     }
     for (DType dtype : def->dtypes) info.dtypes.emplace_back(name_of(dtype));
     info.gradient = gradient_name(*def);
@@ -71,9 +72,10 @@ std::vector<std::string> list_libraries() {
       "highway " AICF_HIGHWAY_VERSION,
       "fmt " + std::to_string(FMT_VERSION / 10000) + "." + std::to_string(FMT_VERSION / 100 % 100) + "." +
           std::to_string(FMT_VERSION % 100),
-      "nlohmann-json " + std::to_string(NLOHMANN_JSON_VERSION_MAJOR) + "." + std::to_string(NLOHMANN_JSON_VERSION_MINOR) +
-          "." + std::to_string(NLOHMANN_JSON_VERSION_PATCH),
-      "toml++ " + std::to_string(TOML_LIB_MAJOR) + "." + std::to_string(TOML_LIB_MINOR) + "." + std::to_string(TOML_LIB_PATCH),
+      "nlohmann-json " + std::to_string(NLOHMANN_JSON_VERSION_MAJOR) + "." +
+          std::to_string(NLOHMANN_JSON_VERSION_MINOR) + "." + std::to_string(NLOHMANN_JSON_VERSION_PATCH),
+      "toml++ " + std::to_string(TOML_LIB_MAJOR) + "." + std::to_string(TOML_LIB_MINOR) + "." +
+          std::to_string(TOML_LIB_PATCH),
       std::string("zlib ") + zlibVersion(),
   };
 }

@@ -1,4 +1,5 @@
-// The process-wide cache of compiled plans, keyed by content: the whole text of the program and all that is baked with it.
+// The process-wide cache of compiled plans, keyed by content: the whole text of the program and all that is baked with
+// it.
 #pragma once
 
 #include <functional>

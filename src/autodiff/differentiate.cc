@@ -156,9 +156,9 @@ class Walk {
     append_path_to_loss(op.outputs, path);
     std::string text;
     for (ValueId v : path) text += (text.empty() ? "" : " → ") + ir::value_name(graph_, v);
-    throw Error(std::string(op.def->name) + " is not differentiable, and the loss depends on a parameter through it: " +
-                    text,
-                "cut the path with stop_gradient, or give a rule with with_gradient");
+    throw Error(
+        std::string(op.def->name) + " is not differentiable, and the loss depends on a parameter through it: " + text,
+        "cut the path with stop_gradient, or give a rule with with_gradient");
   }
 
   void append_path_to_loss(const std::vector<ValueId>& from, std::vector<ValueId>& path) {

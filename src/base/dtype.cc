@@ -54,7 +54,7 @@ uint16_t f32_to_f16(float value) {
   const uint32_t magnitude = bits & 0x7fffffffu;
   if (magnitude > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u | ((magnitude >> 13) & 0x1ffu));
   if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);  // 65520 and above round to infinity
-  if (magnitude >= 0x38800000u) {                                             // 2^-14: normal
+  if (magnitude >= 0x38800000u) {                                              // 2^-14: normal
     const uint32_t rounded = magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u);
     return static_cast<uint16_t>(sign | (rounded >> 13));
   }

@@ -1,4 +1,4 @@
-#include "base/suggest.h"
+#include "aicf/suggest.h"
 
 #include <algorithm>
 #include <cstdlib>

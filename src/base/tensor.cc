@@ -35,14 +35,22 @@ std::vector<double> Tensor::to_doubles() const {
 
 double element_as_double(DType dtype, const void* data, int64_t i) {
   switch (dtype) {
-    case DType::f64: return static_cast<const double*>(data)[i];
-    case DType::f32: return static_cast<double>(static_cast<const float*>(data)[i]);
-    case DType::bf16: return static_cast<double>(bf16_to_f32(static_cast<const uint16_t*>(data)[i]));
-    case DType::f16: return static_cast<double>(f16_to_f32(static_cast<const uint16_t*>(data)[i]));
-    case DType::i64: return static_cast<double>(static_cast<const int64_t*>(data)[i]);
-    case DType::i32: return static_cast<double>(static_cast<const int32_t*>(data)[i]);
-    case DType::u8: return static_cast<double>(static_cast<const uint8_t*>(data)[i]);
-    case DType::boolean: return static_cast<const uint8_t*>(data)[i] != 0 ? 1.0 : 0.0;
+    case DType::f64:
+      return static_cast<const double*>(data)[i];
+    case DType::f32:
+      return static_cast<double>(static_cast<const float*>(data)[i]);
+    case DType::bf16:
+      return static_cast<double>(bf16_to_f32(static_cast<const uint16_t*>(data)[i]));
+    case DType::f16:
+      return static_cast<double>(f16_to_f32(static_cast<const uint16_t*>(data)[i]));
+    case DType::i64:
+      return static_cast<double>(static_cast<const int64_t*>(data)[i]);
+    case DType::i32:
+      return static_cast<double>(static_cast<const int32_t*>(data)[i]);
+    case DType::u8:
+      return static_cast<double>(static_cast<const uint8_t*>(data)[i]);
+    case DType::boolean:
+      return static_cast<const uint8_t*>(data)[i] != 0 ? 1.0 : 0.0;
   }
   throw InternalError("element_as_double: unknown dtype");
 }
@@ -64,14 +72,30 @@ T to_integer(double value) {
 
 void set_element(DType dtype, void* data, int64_t i, double value) {
   switch (dtype) {
-    case DType::f64: static_cast<double*>(data)[i] = value; return;
-    case DType::f32: static_cast<float*>(data)[i] = static_cast<float>(value); return;
-    case DType::bf16: static_cast<uint16_t*>(data)[i] = f32_to_bf16(static_cast<float>(value)); return;
-    case DType::f16: static_cast<uint16_t*>(data)[i] = f32_to_f16(static_cast<float>(value)); return;
-    case DType::i64: static_cast<int64_t*>(data)[i] = to_integer<int64_t>(value); return;
-    case DType::i32: static_cast<int32_t*>(data)[i] = to_integer<int32_t>(value); return;
-    case DType::u8: static_cast<uint8_t*>(data)[i] = to_integer<uint8_t>(value); return;
-    case DType::boolean: static_cast<uint8_t*>(data)[i] = value != 0 ? 1 : 0; return;
+    case DType::f64:
+      static_cast<double*>(data)[i] = value;
+      return;
+    case DType::f32:
+      static_cast<float*>(data)[i] = static_cast<float>(value);
+      return;
+    case DType::bf16:
+      static_cast<uint16_t*>(data)[i] = f32_to_bf16(static_cast<float>(value));
+      return;
+    case DType::f16:
+      static_cast<uint16_t*>(data)[i] = f32_to_f16(static_cast<float>(value));
+      return;
+    case DType::i64:
+      static_cast<int64_t*>(data)[i] = to_integer<int64_t>(value);
+      return;
+    case DType::i32:
+      static_cast<int32_t*>(data)[i] = to_integer<int32_t>(value);
+      return;
+    case DType::u8:
+      static_cast<uint8_t*>(data)[i] = to_integer<uint8_t>(value);
+      return;
+    case DType::boolean:
+      static_cast<uint8_t*>(data)[i] = value != 0 ? 1 : 0;
+      return;
   }
   throw InternalError("set_element: unknown dtype");
 }

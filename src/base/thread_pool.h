@@ -5,8 +5,8 @@
 
 namespace aicf::base {
 
-// For a scope, this thread flushes subnormals (FTZ and DAZ), rounds to nearest and masks exceptions, whatever the caller
-// had set; then the caller's state is restored.
+// For a scope, this thread flushes subnormals (FTZ and DAZ), rounds to nearest and masks exceptions, whatever the
+// caller had set; then the caller's state is restored.
 class FlushSubnormals {
  public:
   FlushSubnormals() noexcept;

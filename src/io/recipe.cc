@@ -9,7 +9,7 @@
 #include <filesystem>
 
 #include "aicf/error.h"
-#include "base/suggest.h"
+#include "aicf/suggest.h"
 #include "io/bytes.h"
 #include "io/recipe_schema.h"
 #include "io/recipe_text.h"

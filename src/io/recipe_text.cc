@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "aicf/error.h"
-#include "base/suggest.h"
+#include "aicf/suggest.h"
 #include "io/bytes.h"
 
 namespace aicf::io {

@@ -84,9 +84,7 @@ double Attrs::get_float(std::string_view name, double fallback) const { return g
 std::string Attrs::get_string(std::string_view name, std::string_view fallback) const {
   return get<std::string>(*this, name, std::string(fallback));
 }
-std::vector<int64_t> Attrs::get_ints(std::string_view name) const {
-  return get<std::vector<int64_t>>(*this, name, {});
-}
+std::vector<int64_t> Attrs::get_ints(std::string_view name) const { return get<std::vector<int64_t>>(*this, name, {}); }
 DType Attrs::get_dtype(std::string_view name, DType fallback) const { return get<DType>(*this, name, fallback); }
 
 std::string to_string(const Attrs& attrs) {

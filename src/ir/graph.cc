@@ -62,7 +62,8 @@ OpId Graph::add_op(const OpDef& def, std::vector<ValueId> inputs, Attrs attrs, s
     if (v < 0 || v >= num_values()) throw InternalError(std::string(def.name) + ": operand of another graph");
     in.push_back(values_[v].type);
   }
-  const bool count_ok = def.num_inputs == kVariadic ? !inputs.empty() : static_cast<int>(inputs.size()) == def.num_inputs;
+  const bool count_ok =
+      def.num_inputs == kVariadic ? !inputs.empty() : static_cast<int>(inputs.size()) == def.num_inputs;
   if (!count_ok) {
     throw Error(call_text(def, in) + ": expected " +
                 (def.num_inputs == kVariadic ? "one operand or more" : std::to_string(def.num_inputs) + " operands") +

@@ -61,8 +61,8 @@ struct Update {
 };
 
 // `derive state := value`: at every moment the state equals this expression of other externals (a transposed weight, a
-// compute copy). It is not saved and not user-writable; load, write and reset refresh it, and a step that updates one of
-// those externals updates it with them.
+// compute copy). It is not saved and not user-writable; load, write and reset refresh it, and a step that updates one
+// of those externals updates it with them.
 struct Derivation {
   ValueId state = kNoValue;
   ValueId value = kNoValue;

@@ -16,7 +16,8 @@ Value GradCtx::cotangent(int i) const {
   const ValueId zero = graph.add_constant(Tensor(TensorType{type.dtype, {}}));
   if (type.shape.rank() == 0) return graph.handle(zero);
   const auto dims = type.shape.dims();
-  const OpId op = graph.add_op(*find_op("broadcast"), {zero}, {{"shape", std::vector<int64_t>(dims.begin(), dims.end())}});
+  const OpId op =
+      graph.add_op(*find_op("broadcast"), {zero}, {{"shape", std::vector<int64_t>(dims.begin(), dims.end())}});
   return graph.handle(graph.op(op).outputs[0]);
 }
 

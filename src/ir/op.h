@@ -67,7 +67,7 @@ struct AttrSpec {
 
 // One test case of an op. Drives every test of it: shape rule, kernels, gradient, print and parse, aliasing.
 struct Sample {
-  std::string name;                // distinct within the op
+  std::string name;                     // distinct within the op
   std::vector<TensorType> inputs = {};  // float operands are retyped to each tested dtype
   Attrs attrs = {};
   // Operand values; an operand without an entry is drawn from `low`..`high`. Integer operands draw from
@@ -81,17 +81,17 @@ struct Sample {
   bool check_grad = true;
   // Expected results by hand, in double, one per output; empty: compared with the reference only.
   std::vector<std::vector<double>> expected = {};
-  double tolerance = 0;            // of `expected`: |got - want| <= tolerance * max(1, |want|)
-  int unused_output = -1;          // an output that no loss reads
+  double tolerance = 0;                           // of `expected`: |got - want| <= tolerance * max(1, |want|)
+  int unused_output = -1;                         // an output that no loss reads
   std::shared_ptr<const Graph> region = nullptr;  // the body, for ops that have one
 };
 
 enum OpFlag : uint32_t {
-  kPointwise = 1u << 0,     // one scalar expression per element, numpy broadcasting of operands
+  kPointwise = 1u << 0,  // one scalar expression per element, numpy broadcasting of operands
   kCommutative = 1u << 1,
-  kRandom = 1u << 2,        // draws; never merged by common-subexpression elimination
-  kComposite = 1u << 3,     // has `expand`, no kernels
-  kView = 1u << 4,          // the result is operand 0's bytes; with the alias granted there is no launch
+  kRandom = 1u << 2,     // draws; never merged by common-subexpression elimination
+  kComposite = 1u << 3,  // has `expand`, no kernels
+  kView = 1u << 4,       // the result is operand 0's bytes; with the alias granted there is no launch
   kReduction = 1u << 5,
 };
 
@@ -116,7 +116,7 @@ inline constexpr int kVariadic = -1;
 
 struct OpDef {
   const char* name = nullptr;
-  int num_inputs = 0;  // kVariadic: one or more
+  int num_inputs = 0;                           // kVariadic: one or more
   std::vector<const char*> operand_names = {};  // for messages; one entry if variadic
   InferFn infer = nullptr;
   GradFn grad = nullptr;      // null for a composite: its expansion is differentiated
@@ -125,7 +125,7 @@ struct OpDef {
   uint32_t flags = 0;
   std::vector<AttrSpec> attrs = {};
   std::vector<DType> dtypes = {};  // of the floating (or, lacking any, the first) operand, CPU backend
-  CostFn cost = nullptr;      // null: zero flops, every operand and result once
+  CostFn cost = nullptr;           // null: zero flops, every operand and result once
   SamplesFn samples = nullptr;
   std::vector<IndexOperand> index_operands = {};
 

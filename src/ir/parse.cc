@@ -5,7 +5,7 @@
 #include <map>
 #include <utility>
 
-#include "base/suggest.h"
+#include "aicf/suggest.h"
 #include "ir/lexer.h"
 #include "ir/literal.h"
 #include "ir/op.h"

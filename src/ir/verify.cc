@@ -5,7 +5,7 @@
 #include <set>
 #include <string>
 
-#include "base/suggest.h"
+#include "aicf/suggest.h"
 #include "ir/op.h"
 #include "ir/text.h"
 

@@ -1,7 +1,7 @@
 // Activation: one table from name to op.
 #include "aicf/error.h"
 #include "aicf/ops.h"
-#include "base/suggest.h"
+#include "aicf/suggest.h"
 #include "nn/layer.h"
 
 namespace aicf::nn {

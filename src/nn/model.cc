@@ -8,7 +8,7 @@
 #include <span>
 
 #include "aicf/error.h"
-#include "base/suggest.h"
+#include "aicf/suggest.h"
 #include "ir/graph.h"
 #include "ir/init.h"
 #include "ir/text.h"

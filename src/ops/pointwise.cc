@@ -120,8 +120,8 @@ ir::OpDef record(const char* name, int arity, Domain domain, ir::InferFn infer, 
   def.operand_names = operand_names(arity, domain);
   def.infer = infer;
   def.grad = grad;
-  // Each element is read before the one of its index is written; the planner refuses operands of another type, and a test
-  // of floats never has one of its own.
+  // Each element is read before the one of its index is written; the planner refuses operands of another type, and a
+  // test of floats never has one of its own.
   for (int i = 0; i < arity && domain != Domain::test; ++i) def.alias.push_back({0, i});
   def.flags = ir::kPointwise | (is_commutative(name) ? ir::kCommutative : 0u);
   if (domain == Domain::convert) def.attrs = {{"to", ir::AttrSpec::Kind::dtype, true}};

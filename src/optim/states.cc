@@ -8,7 +8,7 @@
 
 #include "aicf/error.h"
 #include "aicf/ops.h"
-#include "base/suggest.h"
+#include "aicf/suggest.h"
 #include "ir/init.h"
 #include "optim/schedule.h"
 

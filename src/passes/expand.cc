@@ -1,4 +1,5 @@
-// expand: replaces composites by primitives. Runs after differentiation, so that a composite's own gradient rule is used.
+// expand: replaces composites by primitives. Runs after differentiation, so that a composite's own gradient rule is
+// used.
 #include "aicf/error.h"
 #include "ir/op.h"
 #include "ir/rewriter.h"

@@ -3,8 +3,8 @@
 
 namespace aicf::passes {
 
-// Private to a program: not saved, not user-visible. error: 0, or the number of the failed check (from 1); error_step: its step.
-// The attribute `checks` of the first holds what to say, a line for each check.
+// Private to a program: not saved, not user-visible. error: 0, or the number of the failed check (from 1); error_step:
+// its step. The attribute `checks` of the first holds what to say, a line for each check.
 inline constexpr const char* kInputError = "inputs.error";
 inline constexpr const char* kInputErrorStep = "inputs.error_step";
 // Updates applied so far, i64[].

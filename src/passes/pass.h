@@ -26,8 +26,8 @@ std::span<const Pass> pipeline();
 // Called with each pass's name and the graph after it (also "input" before the first).
 using DumpFn = std::function<void(const std::string& pass, const ir::Graph& graph, bool changed)>;
 
-// Runs the pipeline, verifying after each pass; an error ends "after pass NAME". Throws Error on a disabled name that is
-// unknown or required.
+// Runs the pipeline, verifying after each pass; an error ends "after pass NAME". Throws Error on a disabled name that
+// is unknown or required.
 void run_pipeline(ir::Graph& graph, const std::vector<std::string>& disabled, const DumpFn& dump = nullptr);
 
 // Expands only composites that have no gradient rule of their own: what differentiate() needs.
@@ -36,8 +36,8 @@ bool expand_undifferentiable(ir::Graph& graph);
 // The passes, one file each.
 bool expand(ir::Graph& graph);
 bool derive(ir::Graph& graph);
-// The value of an expression over externals after the step's updates: re-emitted from their new values; `value` itself when
-// it depends on nothing that is updated.
+// The value of an expression over externals after the step's updates: re-emitted from their new values; `value` itself
+// when it depends on nothing that is updated.
 ir::ValueId next_value(ir::Graph& graph, ir::ValueId value);
 bool input_checks(ir::Graph& graph);
 bool dce(ir::Graph& graph);

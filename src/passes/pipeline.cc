@@ -27,12 +27,14 @@ std::span<const Pass> pipeline() { return kPipeline; }
 
 void run_pipeline(ir::Graph& graph, const std::vector<std::string>& disabled, const DumpFn& dump) {
   for (const std::string& name : disabled) {
-    const auto pass = std::find_if(std::begin(kPipeline), std::end(kPipeline), [&](const Pass& p) { return name == p.name; });
+    const auto pass =
+        std::find_if(std::begin(kPipeline), std::end(kPipeline), [&](const Pass& p) { return name == p.name; });
     std::string known;
     for (const Pass& p : kPipeline) {
       if (p.effect != Effect::required) known += (known.empty() ? "" : ", ") + std::string(p.name);
     }
-    if (pass == std::end(kPipeline)) throw Error("no pass named '" + name + "'", "passes that can be disabled: " + known);
+    if (pass == std::end(kPipeline))
+      throw Error("no pass named '" + name + "'", "passes that can be disabled: " + known);
     if (pass->effect == Effect::required) {
       throw Error("the pass '" + name + "' is required", "passes that can be disabled: " + known);
     }

@@ -15,7 +15,8 @@ bool is_used(const ir::Graph& graph, ir::ValueId id) {
   const auto is = [id](ir::ValueId v) { return v == id; };
   return std::any_of(graph.ops().begin(), graph.ops().end(),
                      [&](const ir::Op& op) { return std::any_of(op.inputs.begin(), op.inputs.end(), is); }) ||
-         std::any_of(graph.outputs().begin(), graph.outputs().end(), [&](const ir::Output& o) { return is(o.value); }) ||
+         std::any_of(graph.outputs().begin(), graph.outputs().end(),
+                     [&](const ir::Output& o) { return is(o.value); }) ||
          std::any_of(graph.updates().begin(), graph.updates().end(),
                      [&](const ir::Update& u) { return is(u.value) || is(u.guard); });
 }
@@ -53,7 +54,9 @@ void Executable::bind_buffers() {
   for (const plan::Buffer& buffer : plan().buffers) {
     void* address = nullptr;
     switch (buffer.home) {
-      case plan::Home::arena: address = arena == nullptr ? nullptr : arena + buffer.offset; break;
+      case plan::Home::arena:
+        address = arena == nullptr ? nullptr : arena + buffer.offset;
+        break;
       case plan::Home::external: {
         const ir::ValueInfo& info = graph.value(buffer.owner);
         if (info.role != ir::Role::input && !is_private(info)) {

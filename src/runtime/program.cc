@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "aicf/error.h"
-#include "base/suggest.h"
+#include "aicf/suggest.h"
 
 namespace aicf {
 namespace {
@@ -126,8 +126,7 @@ void Program::Impl::take_input_error() {
     backend.upload(error_step_, &zero, sizeof zero);
   }
   backend.upload(error_, &zero, sizeof zero);
-  throw Error(check_message(code) + (step > 0 ? " at step " + std::to_string(step) : "") +
-              "; nothing was updated");
+  throw Error(check_message(code) + (step > 0 ? " at step " + std::to_string(step) : "") + "; nothing was updated");
 }
 
 StepResult Program::Impl::step(std::span<const Feed> feeds, StepMode mode) {
@@ -136,7 +135,8 @@ StepResult Program::Impl::step(std::span<const Feed> feeds, StepMode mode) {
   backend::Backend& backend = store_->backend();
   bool reset_any = false;
   for (const Feed& feed : feeds) {
-    const auto input = std::find_if(inputs_.begin(), inputs_.end(), [&](const Input& i) { return i.name == feed.name; });
+    const auto input =
+        std::find_if(inputs_.begin(), inputs_.end(), [&](const Input& i) { return i.name == feed.name; });
     if (input != inputs_.end()) {
       backend.upload(input->address, feed.tensor.data, input->type.bytes());
       continue;

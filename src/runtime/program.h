@@ -46,7 +46,8 @@ class ResultPool : public std::enable_shared_from_this<ResultPool> {
 
 class Program::Impl {
  public:
-  Impl(std::shared_ptr<const runtime::Compiled> compiled, std::shared_ptr<runtime::Store> store, Mode mode, int threads);
+  Impl(std::shared_ptr<const runtime::Compiled> compiled, std::shared_ptr<runtime::Store> store, Mode mode,
+       int threads);
 
   StepResult step(std::span<const Feed> feeds, StepMode mode);
 

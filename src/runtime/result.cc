@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "aicf/error.h"
-#include "base/suggest.h"
+#include "aicf/suggest.h"
 #include "runtime/program.h"
 
 namespace aicf {
@@ -62,9 +62,9 @@ TensorView StepResult::view(std::string_view name) const {
     if (names[i] == name) return block_->tensors[i];
   }
   const std::string near = base::nearest(name, names);
-  throw Error("the step returned no '" + std::string(name) + "'",
-              near.empty() ? "values are returned when listed in outputs or fetch at compile"
-                           : "did you mean '" + near + "'?");
+  throw Error(
+      "the step returned no '" + std::string(name) + "'",
+      near.empty() ? "values are returned when listed in outputs or fetch at compile" : "did you mean '" + near + "'?");
 }
 
 Tensor StepResult::operator[](std::string_view name) const { return Tensor(view(name)); }

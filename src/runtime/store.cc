@@ -85,7 +85,8 @@ void Store::claim_group(const std::string& group, const std::vector<std::string>
   };
   const std::string left_out = missing(it->second, params);
   const std::string added = missing(params, it->second);
-  throw Error("this program trains another selection of the " + (group.empty() ? "default group" : "group '" + group + "'") +
+  throw Error("this program trains another selection of the " +
+                  (group.empty() ? "default group" : "group '" + group + "'") +
                   " than one already compiled over this store: %" + (left_out.empty() ? added : left_out) +
                   (left_out.empty() ? " is new" : " is left out") + "; one step counter cannot be right for both",
               "declare the parameters that skip steps in a group of their own");

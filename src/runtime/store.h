@@ -60,8 +60,8 @@ class Store {
   // At least this many bytes, shared by all programs of the store: they run one after another.
   void* arena(size_t bytes);
 
-  // The parameters a group's step counter counts for. Throws Error when a program trains another selection of a group that
-  // is trained already: one counter cannot be right for both.
+  // The parameters a group's step counter counts for. Throws Error when a program trains another selection of a group
+  // that is trained already: one counter cannot be right for both.
   void claim_group(const std::string& group, const std::vector<std::string>& params);
 
   // Recomputes derived states, in order of declaration.

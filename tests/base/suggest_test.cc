@@ -1,5 +1,5 @@
 // The nearest name, and the hash of cache keys.
-#include "base/suggest.h"
+#include "aicf/suggest.h"
 
 #include <gtest/gtest.h>
 

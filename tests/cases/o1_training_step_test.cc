@@ -23,7 +23,9 @@ struct WideMlp {
 
 NamedTensors one_step(int threads) {
   WideMlp m;
-  Program p = compile(m.model, {.loss = m.loss, .optimizer = optim::AdamW{.lr = 0.01}, .fetch = {"fc1.weight.grad"}, .threads = threads});
+  Program p = compile(
+      m.model,
+      {.loss = m.loss, .optimizer = optim::AdamW{.lr = 0.01}, .fetch = {"fc1.weight.grad"}, .threads = threads});
   Tensor x(TensorType{f32, {128, 256}}), y(TensorType{i32, {128}});
   for (int64_t i = 0; i < x.elements(); ++i) x.as<float>()[i] = static_cast<float>(i * 37 % 1001) / 500 - 1;
   for (int64_t i = 0; i < y.elements(); ++i) y.as<int32_t>()[i] = static_cast<int32_t>(i * 7 % 64);

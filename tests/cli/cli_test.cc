@@ -1,4 +1,5 @@
-// The command line as a user meets it: exit codes, one line for a mistake with the nearest name offered, and nothing changed.
+// The command line as a user meets it: exit codes, one line for a mistake with the nearest name offered, and nothing
+// changed.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -45,7 +46,8 @@ class Cli : public testing::Test {
   std::string path(const std::string& name) const { return (folder_ / name).string(); }
 
   Result run(const std::string& arguments) const {
-    const std::string command = std::string(AICF_CLI) + " " + arguments + " >" + path("out") + " 2>" + path("err") + " </dev/null";
+    const std::string command =
+        std::string(AICF_CLI) + " " + arguments + " >" + path("out") + " 2>" + path("err") + " </dev/null";
     const int status = std::system(command.c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, contents(path("out")), contents(path("err"))};
   }
@@ -55,7 +57,8 @@ class Cli : public testing::Test {
     const Result r = run(arguments);
     EXPECT_EQ(r.code, 2) << arguments << "\n" << r.err;
     EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << r.err;
-    for (const std::string& word : words) EXPECT_NE(r.err.find(word), std::string::npos) << arguments << "\n" << r.err << "lacks " << word;
+    for (const std::string& word : words)
+      EXPECT_NE(r.err.find(word), std::string::npos) << arguments << "\n" << r.err << "lacks " << word;
   }
 
   std::string recipe(const std::string& text) const {
@@ -83,12 +86,15 @@ class Cli : public testing::Test {
 };
 
 TEST_F(Cli, TrainsSavesAndEvaluates) {
-  const Result trained = run("train " + kRecipe + " --steps 60 --seed 3 --out " + path("run") + " --json " + path("train.json"));
+  const Result trained =
+      run("train " + kRecipe + " --steps 60 --seed 3 --out " + path("run") + " --json " + path("train.json"));
   ASSERT_EQ(trained.code, 0) << trained.err;
   EXPECT_NE(trained.out.find("test accuracy"), std::string::npos) << trained.out;
-  const Result evaluated = run("eval " + kRecipe + " --weights " + path("run/weights.safetensors") + " --json " + path("eval.json"));
+  const Result evaluated =
+      run("eval " + kRecipe + " --weights " + path("run/weights.safetensors") + " --json " + path("eval.json"));
   ASSERT_EQ(evaluated.code, 0) << evaluated.err;
-  const auto a = nlohmann::json::parse(contents(path("train.json"))), b = nlohmann::json::parse(contents(path("eval.json")));
+  const auto a = nlohmann::json::parse(contents(path("train.json"))),
+             b = nlohmann::json::parse(contents(path("eval.json")));
   EXPECT_EQ(a["test"], b["test"]) << "the weights read back give the same loss and accuracy";
   EXPECT_GT(a["test"]["accuracy"].get<double>(), 0.5);
   EXPECT_NE(contents(path("run/metrics.jsonl")).find("test_accuracy"), std::string::npos);
@@ -136,9 +142,9 @@ TEST_F(Cli, OpsAndInfo) {
 
 TEST_F(Cli, MistypedCommandsAndOptions) {
   refuses("", {});
-  refuses("trian " + kRecipe, {"trian"});
+  refuses("trian " + kRecipe, {"trian", "did you mean train"});
   refuses("train", {"RECIPE"});
-  refuses("train " + kRecipe + " --stpes 3", {"--stpes"});
+  refuses("train " + kRecipe + " --stpes 3", {"--stpes", "--steps"});
   refuses("train " + kRecipe + " --steps -3", {"--steps"});
   refuses("train " + kRecipe + " --steps x", {"--steps"});
   refuses("train " + kRecipe + " --mode fast", {"--mode"});
@@ -169,20 +175,32 @@ TEST_F(Cli, RecipesThatDoNotParse) {
 
 TEST_F(Cli, ShapesThatDoNotFitNameTheLayerAndBothShapes) {
   const std::string no_flatten = "[[model]]\nlayer = \"linear\"\nname = \"fc\"\n";
-  refuses("train " + recipe(no_flatten), {"[64,28,10]", "[64]"});
+  refuses("train " + recipe(no_flatten), {"[64,28,10]", "[64,10]"});
   const std::string residual =
-      "[data]\nshape = [784]\n[[model]]\nname = \"block\"\n[[model.residual]]\nlayer = \"linear\"\nname = \"fc\"\nout = 16\n";
+      "[data]\nshape = [784]\n[[model]]\nname = \"block\"\n[[model.residual]]\nlayer = \"linear\"\nname = \"fc\"\nout "
+      "= 16\n";
   refuses("train " + recipe(residual), {"block", "[64,784]", "[64,16]"});
 }
 
 TEST_F(Cli, DataThatIsNotWhatItSays) {
   const std::string images = "train-images-idx3-ubyte.gz", labels = "train-labels-idx1-ubyte.gz";
   refuses("train " + kRecipe + " --set data.path=" + path("nowhere"), {"nowhere"});
-  refuses("train " + kRecipe + " " + data_with(images, [](std::string s) { return s.substr(0, s.size() / 2); }), {images});
+  refuses("train " + kRecipe + " " + data_with(images, [](std::string s) { return s.substr(0, s.size() / 2); }),
+          {images});
   refuses("train " + kRecipe + " " + data_with(images, [](std::string s) { return s + s.substr(0, 100); }), {images});
-  refuses("train " + kRecipe + " " + data_with(labels, [](std::string) { return std::string("\0\0\x08\x01\0\0\0\x02\x01", 9); }), {labels});
-  refuses("train " + kRecipe + " " + data_with(labels, [](std::string) { return std::string("\0\0\x08\x01\0\0\0\x02\x01\x0b", 10); }), {labels});
-  refuses("train " + kRecipe + " " + data_with(labels, [](std::string s) { s[0] = 'X'; return s; }), {labels});
+  refuses("train " + kRecipe + " " +
+              data_with(labels, [](std::string) { return std::string("\0\0\x08\x01\0\0\0\x02\x01", 9); }),
+          {labels});
+  refuses("train " + kRecipe + " " +
+              data_with(labels, [](std::string) { return std::string("\0\0\x08\x01\0\0\0\x02\x01\x0b", 10); }),
+          {labels});
+  refuses("train " + kRecipe + " " +
+              data_with(labels,
+                        [](std::string s) {
+                          s[0] = 'X';
+                          return s;
+                        }),
+          {labels});
 }
 
 TEST_F(Cli, WeightsThatDoNotFit) {

@@ -81,7 +81,10 @@ TEST(Contract, ReadWriteLoadRefuseWhatDoesNotFit) {
   Fixture f;
   const NamedTensors before = f.p.snapshot();
   EXPECT_NE(error_of([&] { f.p.read("fc1.wieght"); }), "");
-  EXPECT_NE(error_of([&] { f.p.write("fc1.weight", Tensor(TensorType{f32, {3, 5}})); }).find("f32[5,3]"), std::string::npos);
+  EXPECT_NE(error_of([&] {
+              f.p.write("fc1.weight", Tensor(TensorType{f32, {3, 5}}));
+            }).find("f32[5,3]"),
+            std::string::npos);
   EXPECT_NE(error_of([&] { f.p.write("fc1.weight", 1.0); }), "");
   EXPECT_NE(error_of([&] { f.p.write("x", f.batch[0].second); }).find("feed"), std::string::npos);
   NamedTensors missing = before;
@@ -184,7 +187,8 @@ TEST(Contract, CompileRefusesByName) {
   EXPECT_NE(message({.loss = m.loss, .freeze = {"fc9.*"}}).find("fc9.*"), std::string::npos);
   EXPECT_NE(message({.loss = m.loss, .fetch = {"fc1.weigth"}}).find("fc1.weigth"), std::string::npos);
   EXPECT_NE(message({.optimizer = optim::SGD{}}).find("without a loss"), std::string::npos);
-  EXPECT_NE(message({.loss = m.loss, .optimizer = optim::SGD{}, .freeze = {"*"}}).find("no parameter"), std::string::npos);
+  EXPECT_NE(message({.loss = m.loss, .optimizer = optim::SGD{}, .freeze = {"*"}}).find("no parameter"),
+            std::string::npos);
   Model empty;
   EXPECT_NE(error_of([&] { compile(empty); }), "");
   test::SmallMlp other;

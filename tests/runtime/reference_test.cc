@@ -61,7 +61,11 @@ std::vector<Case> all_cases() {
       {"sgd_nesterov", optim::SGD{.lr = 0.05, .momentum = 0.9, .weight_decay = 0.01, .nesterov = true}},
       {"adam", optim::Adam{.lr = 0.01, .weight_decay = 0.01}},
       {"adamw", optim::AdamW{.lr = 0.01, .weight_decay = 0.1}},
-      {"adamw_cosine", optim::AdamW{.lr = 0.02, .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-3, .weight_decay = 0.1,
+      {"adamw_cosine", optim::AdamW{.lr = 0.02,
+                                    .beta1 = 0.8,
+                                    .beta2 = 0.95,
+                                    .eps = 1e-3,
+                                    .weight_decay = 0.1,
                                     .schedule = optim::Schedule::cosine(40, 5, 0.1)}},
   };
 }

@@ -1,4 +1,5 @@
-// The checklist of the original design (10.1–10.3): aliases in place, params not copied from outside, (1,) feeds of scalars.
+// The checklist of the original design (10.1–10.3): aliases in place, params not copied from outside, (1,) feeds of
+// scalars.
 #include <gtest/gtest.h>
 
 #include "plan/plan.h"

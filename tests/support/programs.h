@@ -22,12 +22,18 @@ inline std::vector<NamedOptimizer> all_optimizers(double lr = 0.1) {
   const optim::Schedule schedule = optim::Schedule::cosine(10, 2, 0.1);
   return {
       {"sgd", optim::SGD{.lr = lr}},
-      {"sgd momentum", optim::SGD{.lr = lr, .momentum = 0.9, .dampening = 0.5, .weight_decay = 0.1, .schedule = schedule}},
+      {"sgd momentum",
+       optim::SGD{.lr = lr, .momentum = 0.9, .dampening = 0.5, .weight_decay = 0.1, .schedule = schedule}},
       {"sgd nesterov", optim::SGD{.lr = lr, .momentum = 0.9, .weight_decay = 0.1, .nesterov = true}},
       {"adam", optim::Adam{.lr = lr}},
-      {"adam decay", optim::Adam{.lr = lr, .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-3, .weight_decay = 0.1, .schedule = schedule}},
+      {"adam decay",
+       optim::Adam{.lr = lr, .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-3, .weight_decay = 0.1, .schedule = schedule}},
       {"adamw", optim::AdamW{.lr = lr}},
-      {"adamw table", optim::AdamW{.lr = lr, .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-3, .weight_decay = 0.1,
+      {"adamw table", optim::AdamW{.lr = lr,
+                                   .beta1 = 0.8,
+                                   .beta2 = 0.95,
+                                   .eps = 1e-3,
+                                   .weight_decay = 0.1,
                                    .schedule = optim::Schedule::table({1.0, 0.5, 0.25})}},
       {"adamw warmup", optim::AdamW{.lr = lr, .schedule = optim::Schedule::linear_warmup(4)}},
   };
@@ -60,7 +66,8 @@ struct SmallMlp {
 // Inputs of SmallMlp that differ from step to step.
 inline NamedTensors small_mlp_batch(int step) {
   std::vector<float> x(12);
-  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(static_cast<int>(i * 7 + static_cast<size_t>(step) * 5) % 11) / 4 - 1;
+  for (size_t i = 0; i < x.size(); ++i)
+    x[i] = static_cast<float>(static_cast<int>(i * 7 + static_cast<size_t>(step) * 5) % 11) / 4 - 1;
   std::vector<int32_t> y(4);
   for (size_t i = 0; i < y.size(); ++i) y[i] = static_cast<int32_t>((i + static_cast<size_t>(step)) % 3);
   return {{"x", Tensor::of<float>({4, 3}, x)}, {"y", Tensor::of<int32_t>({4}, y)}};
