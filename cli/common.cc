@@ -117,12 +117,17 @@ NamedTensors weights_of(const Program& program) {
   return weights;
 }
 
+void check_json(const std::string& path) {
+  if (path.empty() || std::ofstream(path, std::ios::app)) return;
+  throw Error(fmt::format("{}: cannot be written", path), "--json takes the name of a file to create");
+}
+
 void write_json(const std::string& path, const nlohmann::json& document) {
   if (path.empty()) return;
   std::ofstream file(path);
   file << document.dump(2) << "\n";
   file.flush();
-  if (!file) throw Error(fmt::format("{}: cannot be written", path), "--json takes the name of a file to create");
+  if (!file) throw Error(fmt::format("{}: writing failed", path));
 }
 
 void print_error(const std::string& message, const std::string& hint) {

@@ -59,6 +59,8 @@ int64_t eval_batch(const Recipe& recipe);
 // Params and the model's own states: not the optimizer's, nor counters.
 NamedTensors weights_of(const Program& program);
 
+// Throws Error when a file was asked for and cannot be written: before the work, not after it.
+void check_json(const std::string& path);
 // Writes the document when a file was asked for. Throws Error when it cannot be written.
 void write_json(const std::string& path, const nlohmann::json& document);
 

@@ -6,6 +6,7 @@
 namespace aicf::cli {
 
 int eval(const Options& options, const std::string& weights) {
+  check_json(options.json);
   const Recipe recipe = recipe_of(options);
   RecipeModel model = build_model(recipe, eval_batch(recipe));
   Program program = compile_evaluation(model, compile_options(options));

@@ -52,6 +52,7 @@ void make_folder(const std::string& path) {
 }  // namespace
 
 int train(const Options& options, const std::string& out) {
+  check_json(options.json);
   const Recipe recipe = recipe_of(options);
   const Dataset data = load_data(recipe, true);
   RecipeModel model = build_model(recipe, recipe.train.batch);

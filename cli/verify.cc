@@ -8,6 +8,7 @@
 namespace aicf::cli {
 
 int verify(const Options& options, int orders) {
+  check_json(options.json);
   Options with_steps = options;
   const int64_t steps = options.steps.value_or(8);
   with_steps.steps.reset();  // the schedule stays the recipe's

@@ -71,8 +71,8 @@ class Program {
   bool valid() const { return impl_ != nullptr; }
 
   // One step: feed the inputs, run forward, backward and update. Throws Error, with nothing changed, on a wrong name,
-  // shape or dtype, a missing feed, or a label or index out of range. A (1) feed for a rank-0 input is taken as it.
-  // Allocates nothing on the host once its results are being dropped.
+  // shape or dtype, a missing feed, or a label or index out of range (what train_reset copied by then stays). A (1)
+  // feed for a rank-0 input is taken as it. Allocates nothing on the host once its results are being dropped.
   StepResult step(std::span<const Feed> feeds, StepMode mode = StepMode::train);
   StepResult step(std::initializer_list<Feed> feeds, StepMode mode = StepMode::train) {
     return step(std::span<const Feed>(feeds.begin(), feeds.size()), mode);
@@ -80,8 +80,8 @@ class Program {
 
   // Copies of an external, by name. Throws Error when there is no such external, or it was fused or removed.
   Tensor read(const std::string& name) const;
-  // Copies into the fixed buffer: acts at the next step. Throws Error on an unknown name, another type, a derived state
-  // or a changed structural setting. A (1) tensor fits a rank-0 external; the double form sets a scalar.
+  // Copies into the fixed buffer: acts at the next step. Throws Error, with nothing changed, on an unknown name,
+  // another type, or a derived state. A (1) tensor fits a rank-0 external; the double form sets a scalar.
   void write(const std::string& name, const TensorView& value);
   void write(const std::string& name, double value);
   // All or nothing. Throws Error naming the first tensor that is missing, unknown or of another type.
@@ -135,7 +135,9 @@ struct CompileOptions {
   Mode mode = Mode::graph;
   // True: the cotangent of the loss is an input `grad_initial` of the loss's type instead of 1.
   bool grad_initial_input = false;
-  // Use the store of this program: the same params and states.
+  // Use the store of this program: the same params and states. What the store holds keeps its value; params that it
+  // lacks are added. Throws Error, the store unchanged, on an external of another type, a state declared to start
+  // otherwise (another learning rate, say), or a group that another selection or optimizer trains already.
   Program share = {};
   std::vector<std::string> freeze = {};          // parameters not to train
   std::vector<std::string> disable_passes = {};  // Error on an unknown or required pass

@@ -42,7 +42,7 @@ struct TensorType {
   DType dtype = DType::f32;
   Shape shape;
 
-  size_t bytes() const { return static_cast<size_t>(shape.elements()) * size_of(dtype); }
+  size_t bytes() const;  // Throws Error above 2^62
   bool operator==(const TensorType&) const = default;
 };
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <string>
 #include <string_view>
@@ -13,9 +14,16 @@
 
 namespace aicf {
 
-// The DType of a C++ element type.
 template <class T>
-inline constexpr DType kDTypeOf = DType::u8;
+constexpr DType no_dtype() {
+  static_assert(sizeof(T) == 0, "expected double, float, int64_t, int32_t, uint8_t or bool elements");
+  return {};
+}
+
+// The DType of a C++ element type. Any other type does not compile: an `unsigned` or `long long` written as bytes would
+// overrun the tensor.
+template <class T>
+inline constexpr DType kDTypeOf = no_dtype<T>();
 template <>
 inline constexpr DType kDTypeOf<double> = DType::f64;
 template <>
@@ -24,6 +32,8 @@ template <>
 inline constexpr DType kDTypeOf<int64_t> = DType::i64;
 template <>
 inline constexpr DType kDTypeOf<int32_t> = DType::i32;
+template <>
+inline constexpr DType kDTypeOf<uint8_t> = DType::u8;
 template <>
 inline constexpr DType kDTypeOf<bool> = DType::boolean;
 
@@ -92,8 +102,12 @@ class Tensor {
  private:
   template <class T>
   void check_type() const {
-    const bool half = type_.dtype == DType::f16 || type_.dtype == DType::bf16;
-    const bool ok = sizeof(T) == 2 ? half : !half && kDTypeOf<T> == type_.dtype;
+    bool ok;
+    if constexpr (sizeof(T) == 2) {
+      ok = type_.dtype == DType::f16 || type_.dtype == DType::bf16;
+    } else {
+      ok = kDTypeOf<T> == type_.dtype;
+    }
     if (!ok) throw Error("tensor of type " + to_string(type_) + " read as another element type");
   }
   void check_count(size_t count) const;

@@ -23,7 +23,7 @@ class Value {
   DType dtype() const { return type().dtype; }
   Shape shape() const { return type().shape; }
   // The key of an external, or the display label of a temporary (which may be empty).
-  const std::string& name() const;
+  std::string name() const;
   // Sets the display label of a temporary and returns the value; an external keeps its key.
   Value named(const std::string& label) const;
 

@@ -32,14 +32,20 @@ constexpr const char* kLoss = "loss";
 constexpr std::string_view kGradSuffix = ".grad";
 
 void check_owner(const Model& model, const Value& value, const std::string& what) {
+  if (!value.valid()) throw Error(what + " is an empty Value");
   if (value.graph() != &model.graph()) throw Error(what + " is a value of another model");
 }
 
-// The parameters' names that match a `freeze` entry, which may hold * and ?.
+// A `freeze` entry may hold * and ?; brackets stand for themselves.
+bool matches(const std::string& pattern, const std::string& name) {
+  std::string plain;
+  for (const char c : pattern) plain += c == '[' || c == '\\' ? std::string{'\\', c} : std::string{c};
+  return fnmatch(plain.c_str(), name.c_str(), 0) == 0;
+}
+
 bool is_frozen(const ir::ValueInfo& param, const std::vector<std::string>& patterns) {
   if (!param.attrs.get_bool("trainable", true)) return true;
-  return std::any_of(patterns.begin(), patterns.end(),
-                     [&](const std::string& p) { return fnmatch(p.c_str(), param.name.c_str(), 0) == 0; });
+  return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& p) { return matches(p, param.name); });
 }
 
 void check_freeze_patterns(const Graph& graph, const std::vector<std::string>& patterns) {
@@ -48,8 +54,8 @@ void check_freeze_patterns(const Graph& graph, const std::vector<std::string>& p
     if (v.role == Role::param) params.push_back(v.name);
   }
   for (const std::string& p : patterns) {
-    const bool any = std::any_of(params.begin(), params.end(),
-                                 [&](const std::string& name) { return fnmatch(p.c_str(), name.c_str(), 0) == 0; });
+    const bool any =
+        std::any_of(params.begin(), params.end(), [&](const std::string& name) { return matches(p, name); });
     if (!any) throw Error("freeze: no parameter matches '" + p + "'", base::did_you_mean(p, params));
   }
 }
@@ -64,10 +70,16 @@ Graph program_graph(const Model& model, const CompileOptions& options) {
   Graph graph = rewriter.finish({.updates = updates, .outputs = options.outputs.empty()});
   if (has_loss) {
     check_owner(model, options.loss, "the loss");
-    graph.add_output(kLoss, rewriter.map(options.loss.id()));
+    const ValueId loss = rewriter.map(options.loss.id());
+    if (const ValueId declared = graph.find_output(kLoss); declared == kNoValue) {
+      graph.add_output(kLoss, loss);
+    } else if (declared != loss) {
+      throw Error("the model's output \"loss\" is not the loss", "give that output another name");
+    }
   }
   for (const auto& [name, value] : options.outputs) {
     check_owner(model, value, "output '" + name + "'");
+    if (name.empty()) throw Error("output with an empty name");
     graph.add_output(name, rewriter.map(value.id()));
   }
   return graph;
@@ -137,10 +149,13 @@ void add_optimizer(Graph& graph, const CompileOptions& options, const std::vecto
 
 void add_fetched(Graph& graph, const CompileOptions& options, const Gradients& gradients) {
   for (const std::string& name : options.fetch) {
-    if (graph.find_output(name) != kNoValue) continue;
     const auto named = std::find_if(gradients.named.begin(), gradients.named.end(),
                                     [&](const auto& entry) { return entry.first == name; });
     const ValueId value = named != gradients.named.end() ? named->second : graph.find(name);
+    if (const ValueId output = graph.find_output(name); output != kNoValue) {
+      if (output == value) continue;
+      throw Error("fetch: '" + name + "' names an output and another value", "give the output another name");
+    }
     if (value == kNoValue) {
       std::vector<std::string> known;
       for (const ir::ValueInfo& v : graph.values()) {
@@ -153,14 +168,27 @@ void add_fetched(Graph& graph, const CompileOptions& options, const Gradients& g
   }
 }
 
-std::vector<std::pair<std::string, std::vector<std::string>>> groups_of(const std::vector<optim::Trained>& trained) {
-  std::vector<std::pair<std::string, std::vector<std::string>>> groups;
+// "adam with m, v": the optimizer's name, and the tensors it keeps of this parameter.
+std::string rule_of(const Graph& graph, const std::string& optimizer, const std::string& param) {
+  std::string rule = optimizer;
+  const std::string_view prefix = "optimizer.";
+  for (const ir::ValueInfo& v : graph.values()) {
+    if (v.role != Role::state || !v.name.starts_with(prefix) || !v.name.ends_with("/" + param)) continue;
+    const std::string kind = v.name.substr(prefix.size(), v.name.size() - prefix.size() - param.size() - 1);
+    rule += (rule == optimizer ? " with " : ", ") + kind;
+  }
+  return rule;
+}
+
+std::vector<runtime::TrainedGroup> groups_of(const Graph& graph, const optim::Optimizer& optimizer,
+                                             const std::vector<optim::Trained>& trained) {
+  std::vector<runtime::TrainedGroup> groups;
   for (const optim::Trained& t : trained) {
-    const ir::ValueInfo& param = t.param.graph()->value(t.param.id());
+    const ir::ValueInfo& param = graph.value(t.param.id());
     const std::string group = param.attrs.get_string("group");
-    auto it = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.first == group; });
-    if (it == groups.end()) it = groups.insert(groups.end(), {group, {}});
-    it->second.push_back(param.name);
+    auto it = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.name == group; });
+    if (it == groups.end()) it = groups.insert(groups.end(), {group, rule_of(graph, optimizer.name(), param.name), {}});
+    it->params.push_back(param.name);
   }
   return groups;
 }
@@ -174,9 +202,8 @@ void finish(Compiled& compiled, const CompileOptions& options, backend::Backend&
   plan::check_plan(compiled.graph, compiled.plan);
 }
 
-// A program that recomputes the model's derived states, or null when it has none.
+// A program that recomputes the model's derived states.
 std::shared_ptr<const Compiled> compile_refresher(const Model& model, backend::Backend& backend) {
-  if (model.graph().derivations().empty()) return nullptr;
   auto compiled = std::make_shared<Compiled>();
   compiled->model = model.graph();
   ir::Rewriter rewriter(model.graph());
@@ -231,7 +258,7 @@ Program compile(Model& model, const CompileOptions& options) {
   compiled->grad = graph;
   if (!options.optimizer.empty()) add_optimizer(graph, options, gradients.trained);
   add_fetched(graph, options, gradients);
-  compiled->groups = options.optimizer.empty() ? decltype(compiled->groups){} : groups_of(gradients.trained);
+  if (!options.optimizer.empty()) compiled->groups = groups_of(graph, options.optimizer, gradients.trained);
   if (graph.outputs().empty() && graph.updates().empty()) {
     throw Error("compile: nothing to compute", "give a loss, outputs, or declare outputs or updates in the model");
   }
@@ -247,16 +274,20 @@ Program compile(Model& model, const CompileOptions& options) {
 
   const std::shared_ptr<runtime::Store> store =
       options.share.valid() ? options.share.impl()->store() : std::make_shared<runtime::Store>(backend, model.seed());
-  const std::shared_ptr<const Compiled> refresher = compile_refresher(model, backend);
   const std::lock_guard<std::mutex> lock(store->mutex());
-  for (const auto& [group, params] : ready->groups) store->claim_group(group, params);
-  const bool fresh =
-      refresher != nullptr && store->find(model.graph().value(model.graph().derivations()[0].state).name) == nullptr;
+  runtime::Store::Trial trial(*store);
+  for (const runtime::TrainedGroup& group : ready->groups) store->claim_group(group);
+  const auto derivations = model.graph().derivations();
+  const bool fresh = std::any_of(derivations.begin(), derivations.end(), [&](const ir::Derivation& d) {
+    return store->find(model.graph().value(d.state).name) == nullptr;
+  });
   auto impl = std::make_shared<Program::Impl>(ready, store, options.mode, options.threads);
   if (fresh) {
-    store->add_refresher(std::make_unique<runtime::Executable>(refresher, *store, options.threads));
+    store->add_refresher(
+        std::make_unique<runtime::Executable>(compile_refresher(model, backend), *store, options.threads));
     store->refresh();
   }
+  trial.keep();
   return Program(std::move(impl));
 }
 

@@ -40,6 +40,14 @@ std::string to_string(const Shape& shape) {
   return text + "]";
 }
 
+size_t TensorType::bytes() const {
+  const auto elements = static_cast<size_t>(shape.elements());
+  if (elements > (size_t{1} << 62) / size_of(dtype)) {
+    throw Error("expected at most 2^62 bytes, got " + to_string(*this));
+  }
+  return elements * size_of(dtype);
+}
+
 std::string to_string(const TensorType& type) { return std::string(name_of(type.dtype)) + to_string(type.shape); }
 
 }  // namespace aicf

@@ -1,6 +1,7 @@
 #include "ir/graph.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "aicf/error.h"
 #include "ir/op.h"
@@ -15,6 +16,23 @@ std::string_view name_of(Role role) {
 std::string value_name(const Graph& graph, ValueId id) {
   const std::string& name = graph.value(id).name;
   return "%" + (name.empty() ? std::to_string(id) : name);
+}
+
+std::vector<ValueId> externals_of(const Graph& graph, ValueId id) {
+  std::vector<char> seen(static_cast<size_t>(graph.num_values()), 0);
+  std::vector<ValueId> open = {id}, externals;
+  while (!open.empty()) {
+    const ValueId v = open.back();
+    open.pop_back();
+    if (std::exchange(seen[v], 1)) continue;
+    if (graph.is_external(v)) externals.push_back(v);
+    if (const Derivation* d = graph.find_derivation(v)) open.push_back(d->value);
+    if (const OpId producer = graph.value(v).producer; producer != kNoOp) {
+      const std::vector<ValueId>& inputs = graph.op(producer).inputs;
+      open.insert(open.end(), inputs.begin(), inputs.end());
+    }
+  }
+  return externals;
 }
 
 ValueId Graph::add_external(Role role, const std::string& key, TensorType type, Attrs attrs) {

@@ -140,4 +140,7 @@ class Graph {
 // A short name of a value for messages: "%fc1.weight", or "%12" for an unlabelled tmp.
 std::string value_name(const Graph& graph, ValueId id);
 
+// The externals that `id` is computed from, through derived states down to what they derive from.
+std::vector<ValueId> externals_of(const Graph& graph, ValueId id);
+
 }  // namespace aicf::ir

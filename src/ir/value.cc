@@ -10,7 +10,7 @@ TensorType Value::type() const {
   return graph_->type(id_);
 }
 
-const std::string& Value::name() const {
+std::string Value::name() const {
   if (graph_ == nullptr) throw Error("use of an empty Value");
   return graph_->value(id_).name;
 }

@@ -149,6 +149,9 @@ void Model::update(Value state, Value value) {
     throw Error(fmt::format("update of {}: expected a state, got a {}", ir::value_name(impl_->graph, target),
                             ir::name_of(info.role)));
   }
+  if (impl_->graph.find_derivation(target) != nullptr) {
+    throw Error(fmt::format("update of %{}: it is derived from others, and follows them by itself", info.name));
+  }
   impl_->graph.add_update(target, impl_->own(value, "update of " + info.name));
 }
 

@@ -103,7 +103,8 @@ std::string message(const InputCheck& c) {
 }  // namespace
 
 bool input_checks(ir::Graph& graph) {
-  if (graph.find_external(kInputError) != ir::kNoValue) return false;
+  const ir::ValueId known = graph.find_external(kInputError);
+  if (known != ir::kNoValue && graph.value(known).attrs.get_bool("private")) return false;
   const std::vector<Found> found = find(graph);
   if (found.empty()) return false;
   const TensorType counter{i64, {}};
@@ -132,7 +133,7 @@ bool input_checks(ir::Graph& graph) {
   }
   graph.add_update(error.id(), next_error.id());
   const ir::ValueId applied = graph.find_external(kStepsApplied);
-  if (applied != ir::kNoValue) {
+  if (applied != ir::kNoValue && graph.type(applied) == counter) {
     const Value step = graph.handle(applied) + 1;
     graph.add_update(error_step.id(), select(clean, step, error_step).id());
   }

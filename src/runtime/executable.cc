@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <random>
+#include <sstream>
 
 #include "aicf/error.h"
 #include "ir/op.h"
@@ -39,6 +40,8 @@ Executable::Executable(std::shared_ptr<const Compiled> compiled, Store& store, i
     : compiled_(std::move(compiled)), store_(store), threads_(threads) {
   bind_buffers();
   bind_launches();
+  error_ = private_state("inputs.error");
+  error_step_ = private_state("inputs.error_step");
 }
 
 void Executable::bind_buffers() {
@@ -120,19 +123,50 @@ void Executable::run_eager(std::span<const int> order, const std::function<void(
   }
 }
 
-const OwnExternal* Executable::find_own(std::string_view name) const {
+void* Executable::private_state(std::string_view name) const {
   for (const OwnExternal& own : own_) {
-    if (own.name == name) return &own;
+    if (own.role == ir::Role::state && own.name == name) return own.address;
   }
   return nullptr;
 }
 
-void* Executable::external_address(ir::ValueId external) const {
-  const plan::BufferId buffer = plan().buffer_of[static_cast<size_t>(external)];
-  if (buffer == plan::kNoBuffer) {
-    throw InternalError("external " + ir::value_name(compiled_->graph, external) + " has no buffer");
+std::string Executable::check_message(int64_t code) const {
+  const ir::Graph& graph = compiled_->graph;
+  std::istringstream lines(graph.value(graph.find_external("inputs.error")).attrs.get_string("checks"));
+  std::string line;
+  for (int64_t i = 0; i < code; ++i) std::getline(lines, line);
+  return line;
+}
+
+void Executable::take_input_error() {
+  if (error_ == nullptr) return;
+  backend::Backend& backend = store_.backend();
+  int64_t code = 0, step = 0;
+  backend.download(&code, error_, sizeof code);
+  if (code == 0) return;
+  const int64_t zero = 0;
+  if (error_step_ != nullptr) {
+    backend.download(&step, error_step_, sizeof step);
+    backend.upload(error_step_, &zero, sizeof zero);
   }
-  return address(buffer);
+  backend.upload(error_, &zero, sizeof zero);
+  throw Error(check_message(code) + (step > 0 ? " at step " + std::to_string(step) : "") + "; nothing was updated");
+}
+
+bool Executable::makes_stale(const Executable& other) const {
+  const ir::Graph& mine = compiled_->graph;
+  const auto updates = [&](const std::string& name) {
+    const ir::ValueId id = mine.find_external(name);
+    return id != ir::kNoValue && mine.find_update(id) >= 0;
+  };
+  const ir::Graph& model = other.compiled_->model;
+  for (const ir::Derivation& d : model.derivations()) {
+    if (updates(model.value(d.state).name)) continue;
+    const std::vector<ir::ValueId> sources = ir::externals_of(model, d.value);
+    const auto updated = [&](ir::ValueId v) { return updates(model.value(v).name); };
+    if (std::any_of(sources.begin(), sources.end(), updated)) return true;
+  }
+  return false;
 }
 
 std::vector<int> random_order(const plan::ExecPlan& plan, uint64_t seed) {

@@ -22,7 +22,7 @@ struct Compiled {
   ir::Graph graph;  // after the passes: what the plan is of
   plan::ExecPlan plan;
   std::vector<std::string> untrained;
-  std::vector<std::pair<std::string, std::vector<std::string>>> groups;  // trained parameters by group
+  std::vector<TrainedGroup> groups;
   std::vector<std::string> disabled_passes;
   uint64_t hash = 0;
 };
@@ -51,17 +51,19 @@ class Executable {
   // `after` (if any) sees each launch when it is done.
   void run_eager(std::span<const int> order = {}, const std::function<void(int launch)>& after = nullptr);
 
-  void set_threads(int threads) { threads_ = threads; }
+  // Throws Error when a label or index was out of range in what ran last, and clears it: told once.
+  void take_input_error();
+  // True when a run may leave a state stale that `other`, a refresher, derives: it updates a source of it, not itself.
+  bool makes_stale(const Executable& other) const;
 
   const std::vector<OwnExternal>& own() const { return own_; }
-  const OwnExternal* find_own(std::string_view name) const;
   void* address(plan::BufferId buffer) const { return addresses_[static_cast<size_t>(buffer)]; }
-  // The buffer of an external of the graph. Throws InternalError when it has none.
-  void* external_address(ir::ValueId external) const;
 
  private:
   void bind_buffers();
   void bind_launches();
+  void* private_state(std::string_view name) const;  // null when there is none
+  std::string check_message(int64_t code) const;
 
   std::shared_ptr<const Compiled> compiled_;
   Store& store_;
@@ -72,6 +74,8 @@ class Executable {
   std::vector<std::vector<void*>> launch_buffers_;
   std::vector<backend::PreparedKernel> copies_;  // of copy launches, sized by their bytes
   std::vector<backend::BoundLaunch> launches_;
+  void* error_ = nullptr;  // of the input checks, or null
+  void* error_step_ = nullptr;
 };
 
 // A permutation of the launches that keeps every edge, drawn with this seed.

@@ -2,8 +2,6 @@
 #include "runtime/program.h"
 
 #include <algorithm>
-#include <cstring>
-#include <sstream>
 
 #include "aicf/error.h"
 #include "aicf/suggest.h"
@@ -23,6 +21,13 @@ bool fits(const TensorType& wanted, const TensorType& got) {
                              const TensorType& got) {
   throw Error(std::string(what) + " '" + std::string(name) + "': expected " + to_string(wanted) + ", got " +
               to_string(got));
+}
+
+void check_tensor(std::string_view what, std::string_view name, const TensorType& wanted, const TensorView& got) {
+  if (!fits(wanted, got.type)) wrong_type(what, name, wanted, got.type);
+  if (got.data == nullptr && wanted.bytes() > 0) {
+    throw Error(std::string(what) + " '" + std::string(name) + "' is given a null pointer");
+  }
 }
 
 bool selected(const External& e, const LoadOptions& which) {
@@ -47,15 +52,14 @@ Program::Impl::Impl(std::shared_ptr<const runtime::Compiled> compiled, std::shar
   }
   results_ = std::make_shared<runtime::ResultPool>(std::move(names), std::move(types));
   for (plan::BufferId buffer : compiled_->plan.outputs) output_addresses_.push_back(executable_.address(buffer));
-  if (const auto* error = executable_.find_own("inputs.error")) error_ = error->address;
-  if (const auto* step = executable_.find_own("inputs.error_step")) error_step_ = step->address;
 }
 
 Program::Impl::Place Program::Impl::place(std::string_view name) const {
-  if (External* e = store_->find(name)) return {e->role, e->type, e->memory.data(), e->derived};
+  // Inputs first, as in a feed: another program's param may have the name.
   for (const Input& input : inputs_) {
-    if (input.name == name) return {ir::Role::input, input.type, input.address, false};
+    if (input.name == name) return {ir::Role::input, input.type, input.address, nullptr};
   }
+  if (External* e = store_->find(name)) return {e->role, e->type, e->memory.data(), e};
   std::vector<std::string> known;
   for (const auto& e : store_->externals()) known.push_back(e->name);
   for (const Input& input : inputs_) known.push_back(input.name);
@@ -73,10 +77,7 @@ void Program::Impl::check_feeds(std::span<const Feed> feeds, StepMode mode) {
     while (i < inputs_.size() && inputs_[i].name != feed.name) ++i;
     if (i < inputs_.size()) {
       if (fed_[i]) throw Error("input '" + inputs_[i].name + "' is fed twice");
-      if (!fits(inputs_[i].type, feed.tensor.type)) wrong_type("input", feed.name, inputs_[i].type, feed.tensor.type);
-      if (feed.tensor.data == nullptr && inputs_[i].type.bytes() > 0) {
-        throw Error("input '" + inputs_[i].name + "' is fed a null pointer");
-      }
+      check_tensor("input", feed.name, inputs_[i].type, feed.tensor);
       fed_[i] = 1;
       continue;
     }
@@ -95,8 +96,11 @@ void Program::Impl::check_feeds(std::span<const Feed> feeds, StepMode mode) {
                   "use write() or load(), or StepMode::train_reset");
     }
     if (e->derived) throw Error("state '" + e->name + "' is derived from others and cannot be fed");
-    if (!fits(e->type, feed.tensor.type)) {
-      wrong_type(ir::name_of(e->role), feed.name, e->type, feed.tensor.type);
+    check_tensor(ir::name_of(e->role), feed.name, e->type, feed.tensor);
+    for (const Feed* earlier = feeds.data(); earlier != &feed; ++earlier) {
+      if (earlier->name == feed.name) {
+        throw Error(std::string(ir::name_of(e->role)) + " '" + e->name + "' is fed twice");
+      }
     }
   }
   for (size_t i = 0; i < inputs_.size(); ++i) {
@@ -106,56 +110,61 @@ void Program::Impl::check_feeds(std::span<const Feed> feeds, StepMode mode) {
   }
 }
 
-std::string Program::Impl::check_message(int64_t code) const {
-  const ir::Graph& graph = compiled_->graph;
-  std::istringstream lines(graph.value(graph.find_external("inputs.error")).attrs.get_string("checks"));
-  std::string line;
-  for (int64_t i = 0; i < code; ++i) std::getline(lines, line);
-  return line;
+bool Program::Impl::makes_stale() {
+  const auto& refreshers = store_->refreshers();
+  for (; known_refreshers_ < refreshers.size(); ++known_refreshers_) {
+    makes_stale_ |= executable_.makes_stale(*refreshers[known_refreshers_]);
+  }
+  return makes_stale_;
 }
 
-void Program::Impl::take_input_error() {
-  if (error_ == nullptr) return;
+void Program::Impl::assign(std::span<const Copy> copies) {
   backend::Backend& backend = store_->backend();
-  int64_t code = 0, step = 0;
-  backend.download(&code, error_, sizeof code);
-  if (code == 0) return;
-  const int64_t zero = 0;
-  if (error_step_ != nullptr) {
-    backend.download(&step, error_step_, sizeof step);
-    backend.upload(error_step_, &zero, sizeof zero);
+  std::vector<Tensor> old;
+  if (!store_->refreshers().empty()) {
+    for (const Copy& c : copies) {
+      old.emplace_back(c.to->type);
+      backend.download(old.back().data(), c.to->memory.data(), old.back().bytes());
+    }
   }
-  backend.upload(error_, &zero, sizeof zero);
-  throw Error(check_message(code) + (step > 0 ? " at step " + std::to_string(step) : "") + "; nothing was updated");
+  for (const Copy& c : copies) backend.upload(c.to->memory.data(), c.from, c.to->type.bytes());
+  try {
+    store_->refresh();
+  } catch (const Error&) {
+    for (size_t i = 0; i < old.size(); ++i) {
+      backend.upload(copies[i].to->memory.data(), old[i].data(), old[i].bytes());
+    }
+    store_->refresh();
+    throw;
+  }
 }
 
 StepResult Program::Impl::step(std::span<const Feed> feeds, StepMode mode) {
   const std::lock_guard<std::mutex> lock(store_->mutex());
   check_feeds(feeds, mode);
+  StepResult::Block* block = results_->acquire();  // first: without memory for the results nothing is run
+  StepResult result(block);
   backend::Backend& backend = store_->backend();
-  bool reset_any = false;
+  copies_.clear();
   for (const Feed& feed : feeds) {
     const auto input =
         std::find_if(inputs_.begin(), inputs_.end(), [&](const Input& i) { return i.name == feed.name; });
     if (input != inputs_.end()) {
       backend.upload(input->address, feed.tensor.data, input->type.bytes());
-      continue;
+    } else {
+      copies_.push_back({store_->find(feed.name), feed.tensor.data});
     }
-    const External& e = *store_->find(feed.name);
-    backend.upload(e.memory.data(), feed.tensor.data, e.type.bytes());
-    reset_any = true;
   }
-  if (reset_any) store_->refresh();
+  if (!copies_.empty()) assign(copies_);
 
   if (mode_ == Mode::eager) {
     executable_.run_eager(order_, observer_);
   } else {
     executable_.run();
   }
-  take_input_error();
+  executable_.take_input_error();
+  if (makes_stale()) store_->refresh();
 
-  StepResult::Block* block = results_->acquire();
-  StepResult result(block);
   for (size_t i = 0; i < output_addresses_.size(); ++i) {
     backend.download(block->tensors[i].data(), output_addresses_[i], block->tensors[i].bytes());
   }
@@ -174,15 +183,17 @@ void Program::Impl::write(std::string_view name, const TensorView& value) {
   const std::lock_guard<std::mutex> lock(store_->mutex());
   const Place p = place(name);
   if (p.role == ir::Role::input) throw Error("input '" + std::string(name) + "' cannot be written: feed it");
-  if (p.derived) throw Error("state '" + std::string(name) + "' is derived from others and cannot be written");
-  if (!fits(p.type, value.type)) wrong_type(ir::name_of(p.role), name, p.type, value.type);
-  store_->backend().upload(p.address, value.data, p.type.bytes());
-  store_->refresh();
+  if (p.external->derived) {
+    throw Error("state '" + std::string(name) + "' is derived from others and cannot be written");
+  }
+  check_tensor(ir::name_of(p.role), name, p.type, value);
+  const Copy copy{p.external, value.data};
+  assign({&copy, 1});
 }
 
 void Program::Impl::load(const NamedTensors& tensors, const LoadOptions& options) {
   const std::lock_guard<std::mutex> lock(store_->mutex());
-  std::vector<std::pair<External*, const Tensor*>> copies;
+  std::vector<Copy> copies;
   for (const auto& [name, tensor] : tensors) {
     External* e = store_->find(name);
     if (e != nullptr && e->derived) throw Error("load: state '" + name + "' is derived from others");
@@ -198,33 +209,31 @@ void Program::Impl::load(const NamedTensors& tensors, const LoadOptions& options
     if (!fits(e->type, tensor.type())) {
       wrong_type("load: " + std::string(ir::name_of(e->role)), name, e->type, tensor.type());
     }
-    for (const auto& copy : copies) {
-      if (copy.first == e) throw Error("load: '" + name + "' is given twice");
+    for (const Copy& copy : copies) {
+      if (copy.to == e) throw Error("load: '" + name + "' is given twice");
     }
-    copies.emplace_back(e, &tensor);
+    copies.push_back({e, tensor.data()});
   }
   if (options.strict) {
     for (const auto& e : store_->externals()) {
-      const bool given = std::any_of(copies.begin(), copies.end(), [&](const auto& c) { return c.first == e.get(); });
+      const bool given = std::any_of(copies.begin(), copies.end(), [&](const Copy& c) { return c.to == e.get(); });
       if (selected(*e, options) && !given) {
         throw Error("load: " + std::string(ir::name_of(e->role)) + " '" + e->name + "' : " + to_string(e->type) +
                     " is missing");
       }
     }
   }
-  for (const auto& [external, tensor] : copies) {
-    store_->backend().upload(external->memory.data(), tensor->data(), tensor->bytes());
-  }
-  store_->refresh();
+  assign(copies);
 }
 
 void Program::Impl::reset() {
   const std::lock_guard<std::mutex> lock(store_->mutex());
   store_->reset();
-  const int64_t zero = 0;
-  for (void* state : {error_, error_step_}) {
-    if (state != nullptr) store_->backend().upload(state, &zero, sizeof zero);
-  }
+}
+
+TensorType Program::Impl::type(std::string_view name) {
+  const std::lock_guard<std::mutex> lock(store_->mutex());
+  return place(name).type;
 }
 
 NamedTensors Program::Impl::snapshot(const LoadOptions& which) {
@@ -289,13 +298,7 @@ std::vector<std::string> Program::outputs() const {
 
 std::vector<std::string> Program::params() const { return names_of_role(checked(impl_), ir::Role::param); }
 std::vector<std::string> Program::states() const { return names_of_role(checked(impl_), ir::Role::state); }
-TensorType Program::type(const std::string& external) const {
-  Impl& impl = checked(impl_);
-  for (const auto& own : impl.executable().own()) {
-    if (own.role == ir::Role::input && own.name == external) return own.type;
-  }
-  return read(external).type();
-}
+TensorType Program::type(const std::string& external) const { return checked(impl_).type(external); }
 std::vector<std::string> Program::untrained() const { return checked(impl_).compiled().untrained; }
 
 MemoryTotals Program::memory() const {

@@ -56,6 +56,7 @@ class Program::Impl {
   void load(const NamedTensors& tensors, const LoadOptions& options);
   void reset();
   NamedTensors snapshot(const LoadOptions& which);
+  TensorType type(std::string_view name);
 
   const runtime::Compiled& compiled() const { return *compiled_; }
   const std::shared_ptr<const runtime::Compiled>& shared_compiled() const { return compiled_; }
@@ -79,13 +80,19 @@ class Program::Impl {
     ir::Role role;
     TensorType type;
     void* address;
-    bool derived;
+    runtime::External* external;  // null: an input
   };
 
   Place place(std::string_view name) const;
   void check_feeds(std::span<const Feed> feeds, StepMode mode);
-  void take_input_error();
-  std::string check_message(int64_t code) const;
+  bool makes_stale();
+  // Copies into params and states, and refreshes what derives from them. Throws Error, with nothing changed, when an
+  // index of a derived state would be out of range.
+  struct Copy {
+    runtime::External* to;
+    const void* from;
+  };
+  void assign(std::span<const Copy> copies);
 
   std::shared_ptr<const runtime::Compiled> compiled_;
   std::shared_ptr<runtime::Store> store_;
@@ -95,8 +102,9 @@ class Program::Impl {
   std::vector<char> fed_;  // scratch of check_feeds, one per input
   std::vector<const void*> output_addresses_;
   std::shared_ptr<runtime::ResultPool> results_;
-  void* error_ = nullptr;  // inputs.error, or null
-  void* error_step_ = nullptr;
+  std::vector<Copy> copies_;  // scratch of step
+  size_t known_refreshers_ = 0;
+  bool makes_stale_ = false;  // a step of this program leaves stale what one of those derives
   std::vector<int> order_;
   std::function<void(int)> observer_;
 };

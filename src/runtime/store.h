@@ -15,6 +15,13 @@ namespace aicf::runtime {
 
 class Executable;
 
+// A group's trained parameters, and the rule that trains them: the optimizer's name and its tensors for a parameter.
+struct TrainedGroup {
+  std::string name;
+  std::string rule;
+  std::vector<std::string> params;
+};
+
 // Memory of a backend, released with the object.
 class Allocation {
  public:
@@ -52,7 +59,8 @@ class Store {
   std::mutex& mutex() { return mutex_; }
 
   // --- REQUIRES the mutex for everything below -------------------------------------------------------------------
-  // Creates and initialises what is missing. Throws Error when an external exists with another type or role.
+  // Creates and initialises what is missing. Throws Error when an external exists and is not the same: of another type
+  // or role, derived or not, or a state that starts otherwise.
   External& declare(const ir::ValueInfo& info, bool derived);
   External* find(std::string_view name);
   const std::vector<std::unique_ptr<External>>& externals() const { return externals_; }
@@ -61,14 +69,37 @@ class Store {
   void* arena(size_t bytes);
 
   // The parameters a group's step counter counts for. Throws Error when a program trains another selection of a group
-  // that is trained already: one counter cannot be right for both.
-  void claim_group(const std::string& group, const std::vector<std::string>& params);
+  // that is trained already, or by another rule: one counter cannot be right for both.
+  void claim_group(const TrainedGroup& group);
 
-  // Recomputes derived states, in order of declaration.
+  // Recomputes derived states, in order of declaration. Throws Error when one of their indices is out of range.
   void add_refresher(std::unique_ptr<Executable> refresher);
   void refresh();
+  const std::vector<std::unique_ptr<Executable>>& refreshers() const { return refreshers_; }
 
   void reset();
+
+  // Takes back what was declared, claimed and added in its life, unless kept: a compile that fails leaves no trace.
+  // REQUIRES: nothing bound in that life outlives it, unless kept.
+  class Trial {
+   public:
+    explicit Trial(Store& store)
+        : store_(store),
+          externals_(store.externals_.size()),
+          arenas_(store.arenas_.size()),
+          refreshers_(store.refreshers_.size()),
+          groups_(store.groups_) {}
+    Trial(const Trial&) = delete;
+    Trial& operator=(const Trial&) = delete;
+    ~Trial();
+    void keep() { kept_ = true; }
+
+   private:
+    Store& store_;
+    const size_t externals_, arenas_, refreshers_;
+    std::map<std::string, TrainedGroup> groups_;
+    bool kept_ = false;
+  };
 
  private:
   void initialise(External& external);
@@ -78,7 +109,7 @@ class Store {
   std::mutex mutex_;
   std::vector<std::unique_ptr<External>> externals_;  // in order of declaration
   std::vector<Allocation> arenas_;
-  std::map<std::string, std::vector<std::string>> groups_;
+  std::map<std::string, TrainedGroup> groups_;
   std::vector<std::unique_ptr<Executable>> refreshers_;
 };
 
