@@ -128,7 +128,7 @@ class Product {
     const backend::BoundLaunch launch = {&kernel_, buffers_.data(), nullptr};
     const std::vector<backend::BoundLaunch> launches(static_cast<size_t>(repeats), launch);
     const double start = seconds_now();
-    backend::cpu_backend().run(launches, threads);
+    backend::run_on_cpu(launches, threads);
     return flops_ * repeats / (seconds_now() - start) / 1e9;
   }
 

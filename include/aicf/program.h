@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "aicf/mode.h"
 #include "aicf/model.h"
 #include "aicf/optim.h"
 #include "aicf/tensor.h"
@@ -19,9 +20,6 @@ namespace aicf {
 
 struct CompileOptions;
 class Program;
-
-// How a plan is run. On the CPU `graph` is `replay`. All give equal bits.
-enum class Mode : uint8_t { graph, replay, eager };
 
 // What one call of step() copies from the feeds besides the inputs.
 enum class StepMode : uint8_t {

@@ -91,7 +91,7 @@ std::vector<std::optional<uint64_t>> step_hashes(Program& program, const FeedFn&
         for (size_t i = 0; i < op.outputs.size(); ++i) {
           const size_t bytes = graph.type(op.outputs[i]).bytes();
           std::vector<char> copy(bytes);
-          impl.store()->backend().download(copy.data(), impl.executable().address(launch.writes[i]), bytes);
+          impl.store()->queue().download(copy.data(), impl.executable().address(launch.writes[i]), bytes);
           hashes[static_cast<size_t>(op.outputs[i])] = base::hash_bytes(copy.data(), copy.size());
         }
       });

@@ -10,11 +10,18 @@
 #include <string_view>
 #include <vector>
 
+#include "aicf/mode.h"
 #include "aicf/shape.h"
 #include "ir/graph.h"
 #include "ir/op.h"
 
 namespace aicf::backend {
+
+// How variants are chosen where several fit.
+struct Tuning {
+  bool measure = false;        // by timing them on scratch; else by the backend's estimate
+  double* budget_s = nullptr;  // seconds left for timing, counted down; null: no limit
+};
 
 // The op a kernel is asked to run: types are the operands' and results' in record order.
 struct KernelQuery {
@@ -22,6 +29,7 @@ struct KernelQuery {
   const ir::Attrs& attrs;
   std::span<const TensorType> in;
   std::span<const TensorType> out;
+  Tuning tuning = {};
 };
 
 // Buffers of one launch: operands, then results, then one workspace pointer if the kernel asked for workspace.
@@ -40,12 +48,23 @@ struct CpuPhase {
   int parts = 1;
 };
 
+// What a backend other than the CPU runs for a kernel; each has its own kind.
+struct DeviceCode {
+  virtual ~DeviceCode() = default;
+};
+
 // A kernel bound to types: everything decided but the addresses.
 struct PreparedKernel {
-  std::string variant;                 // for dumps
-  std::vector<CpuPhase> phases;        // CPU backends; no phases: nothing to do (an empty tensor)
-  std::shared_ptr<const void> params;  // owned by the launch
+  std::string variant = {};                 // for dumps
+  std::vector<CpuPhase> phases = {};        // CPU
+  std::shared_ptr<const void> params = {};  // owned by the launch
   size_t workspace_bytes = 0;
+  std::shared_ptr<DeviceCode> code = {};  // other backends; complete once linked
+  // False: it runs whatever the guard says (a library call), so the planner gives it none.
+  bool guardable = true;
+
+  // Nothing to do: an empty tensor.
+  bool empty() const { return phases.empty() && code == nullptr; }
 };
 
 // One way to run an op.
@@ -65,30 +84,141 @@ struct BoundLaunch {
   const uint8_t* guard = nullptr;
 };
 
+// One launch of a plan and who must wait for it.
+struct StepLaunch {
+  BoundLaunch bound;
+  std::string name;               // for messages and dumps
+  std::vector<int> predecessors;  // launch indices, each once, all smaller
+};
+
+struct Block {
+  void* address = nullptr;
+  size_t bytes = 0;
+};
+
+// A bound plan as it is run over and over.
+struct StepSpec {
+  std::vector<StepLaunch> launches;
+  std::vector<Block> inputs;       // fed each step
+  std::vector<Block> outputs;      // read after each step, in a host block (see HostLayout)
+  const int64_t* error = nullptr;  // device word that input checks set, or null
+  int threads = 0;
+};
+
+// Where each output lies in the host memory of a result: 256-byte aligned.
+struct HostLayout {
+  std::vector<size_t> offsets;
+  size_t bytes = 0;
+};
+HostLayout host_layout(std::span<const Block> outputs);
+
+struct StepFeed {
+  int input = 0;               // index into StepSpec::inputs
+  const void* data = nullptr;  // of that input's size
+  bool on_device = false;      // memory of the backend, valid in the order of StepCall::stream
+};
+
+struct StepCall {
+  std::span<const StepFeed> feeds;
+  Mode mode = Mode::graph;
+  std::span<const int> order = {};                         // eager: a permutation of the launches; empty: plan order
+  const std::function<void(int launch)>* after = nullptr;  // eager: sees each launch when it is done
+  void* stream = nullptr;  // a caller's stream (CUDA: cudaStream_t) to be ordered after, and before
+  bool ordered = false;    // `stream` counts
+  void* host = nullptr;    // HostLayout::bytes of the backend's host memory, for the outputs
+};
+
+// What a captured graph is made of, read back from the driver.
+struct GraphNode {
+  enum class Kind : uint8_t { kernel, copy, fill, host, allocation, other } kind = Kind::kernel;
+  int launch = -1;                    // -1: added by the runner (staging of feeds, delivery of results)
+  std::string name;                   // the launch's, or what the runner adds it for
+  const void* host_source = nullptr;  // of a copy from host memory
+  bool host_source_owned = true;      // by the program
+};
+struct GraphEdge {
+  int from = 0, to = 0;  // node indices
+  bool programmatic = false;
+};
+struct CapturedGraph {
+  std::vector<GraphNode> nodes;
+  std::vector<GraphEdge> edges;
+};
+
+// Runs one bound plan, step after step, in order. Not thread-safe but for wait() and collect().
+class StepRunner {
+ public:
+  virtual ~StepRunner() = default;  // waits for what is in flight
+  // Starts a step and returns its number, 1 for the first; it may return before the step is done. What the feeds point
+  // to may be reused on return. Throws Error when the device fails.
+  virtual uint64_t start(const StepCall& call) = 0;
+  // Returns when that step (0: every one started) is done. Throws Error when the device failed.
+  virtual void wait(uint64_t step) = 0;
+  // Steps kept for collect(): the outputs of step s can be collected until step s + window() is started.
+  virtual uint64_t window() const = 0;
+  // Waits for the step and completes its outputs in `host`, which start() was given.
+  virtual void collect(uint64_t step, void* host) = 0;
+  // The error word as last heard of, without waiting; exact after wait().
+  virtual int64_t error_seen() = 0;
+  // After the error word was cleared.
+  virtual void clear_error() = 0;
+  // The captured graph, or null: this backend, or this runner so far, has none.
+  virtual const CapturedGraph* captured() { return nullptr; }
+};
+
+// An in-order line of work of one store, which outlives what was made from it.
+class Queue {
+ public:
+  virtual ~Queue() = default;
+  // Between host and backend memory, in order; complete on return.
+  virtual void upload(void* to, const void* from, size_t bytes) = 0;
+  virtual void download(void* to, const void* from, size_t bytes) = 0;
+  // Runs the launches in order; may return before they are done. Allocates nothing.
+  virtual void run(std::span<const BoundLaunch> launches, int threads) = 0;
+  // Returns when all is done. Throws Error when the device failed.
+  virtual void wait() = 0;
+  // Prepares to run a plan. In graph mode a backend that captures does it here: throws Error naming the launch that
+  // cannot be captured, with nothing run and the queue usable.
+  virtual std::unique_ptr<StepRunner> make_runner(StepSpec spec, Mode mode) = 0;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string_view name() const = 0;
   // Processor, instruction set, threads: part of cache keys and shown by `aicf info`.
   virtual std::string description() const = 0;
+  // "" when it can run; else why not (it may still prepare and link kernels).
+  virtual std::string unusable() const { return {}; }
   virtual std::span<const Kernel> kernels() const = 0;
+  // Completes the code of these kernels: compiles, loads. Throws Error naming the op that does not compile.
+  virtual void link(std::span<PreparedKernel* const>) {}
 
   // 256-byte aligned, zero-filled. Throws Error when there is not that much memory.
   virtual void* allocate(size_t bytes) = 0;
   virtual void release(void* memory) noexcept = 0;
-  // Between host and backend memory; complete on return.
-  virtual void upload(void* to, const void* from, size_t bytes) = 0;
-  virtual void download(void* to, const void* from, size_t bytes) = 0;
-
-  // Runs the launches in order and returns when they are done. `threads` 0: the default. Subnormals are flushed while
-  // kernels run and the caller's floating-point state is restored. Allocates nothing.
-  virtual void run(std::span<const BoundLaunch> launches, int threads) = 0;
+  // Host memory that the backend copies to fastest.
+  virtual void* allocate_host(size_t bytes) = 0;
+  virtual void release_host(void* memory) noexcept = 0;
+  virtual std::unique_ptr<Queue> make_queue() = 0;
 };
 
 // The CPU backend, one per process (named so because `cpu` is a namespace).
 Backend& cpu_backend();
-// "cpu" or "cuda". Throws Error naming what was looked for and not found.
+// Runs the launches in order and returns when they are done. `threads` 0: the default. Subnormals are flushed while
+// kernels run and the caller's floating-point state is restored. Allocates nothing.
+void run_on_cpu(std::span<const BoundLaunch> launches, int threads);
+// "cpu" or "cuda". Throws Error naming what was looked for and not found, or why it cannot run here.
 Backend& find(std::string_view name);
+// As find(), also for a backend that cannot run here but can compile.
+Backend& find_compiler(std::string_view name);
+
+// What a plugin exports under the name kPluginSymbol.
+struct PluginEntry {
+  const char* build_id;
+  Backend* (*backend)();  // one per process, never destroyed
+};
+inline constexpr const char* kPluginSymbol = "aicf_plugin";
 
 // The cheapest accepting kernel, or null.
 const Kernel* choose(std::span<const Kernel> kernels, const KernelQuery& query);

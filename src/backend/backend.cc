@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -36,30 +37,75 @@ std::vector<std::string> plugin_folders() {
   return folders;
 }
 
-[[noreturn]] void no_cuda() {
+struct Plugin {
+  Backend* backend = nullptr;
+  std::string missing, hint;  // why there is none
+};
+
+// Looks in the folders in order and keeps what it finds for the life of the process.
+Plugin load_cuda() {
   const std::vector<std::string> folders = plugin_folders();
   const char* hint = "use --backend cpu";
   for (const std::string& folder : folders) {
+    const std::filesystem::path file = std::filesystem::path(folder) / kCudaPlugin;
     std::error_code ignored;
-    const auto file = std::filesystem::path(folder) / kCudaPlugin;
-    if (std::filesystem::exists(file, ignored)) {
-      throw Error(fmt::format("backend \"cuda\": {} is there, but this build of AICF loads no plugins", file.string()),
-                  hint);
+    if (!std::filesystem::exists(file, ignored)) continue;
+    const std::string head = fmt::format("backend \"cuda\": {} cannot be used: ", file.string());
+    void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) {
+      const char* why = dlerror();
+      return {nullptr, head + (why != nullptr ? why : "it does not load"),
+              "add the folder of the CUDA libraries to LD_LIBRARY_PATH, or use --backend cpu"};
     }
+    const auto* plugin = static_cast<const PluginEntry*>(dlsym(library, kPluginSymbol));
+    if (plugin == nullptr) return {nullptr, head + "it is no plugin of AICF", hint};
+    if (std::string_view(plugin->build_id) != AICF_BUILD_ID) {
+      return {nullptr, head + "it belongs to another build of AICF", "build both together, or use --backend cpu"};
+    }
+    return {plugin->backend(), "", ""};
   }
-  throw Error(
-      fmt::format("backend \"cuda\": {} was not found next to libaicf.so or in AICF_PLUGIN_PATH ({}); looked in {}",
-                  kCudaPlugin, std::getenv("AICF_PLUGIN_PATH") != nullptr ? "set" : "not set",
-                  fmt::join(folders, ", ")),
-      hint);
+  return {nullptr,
+          fmt::format("backend \"cuda\": {} was not found next to libaicf.so or in AICF_PLUGIN_PATH ({}); looked in {}",
+                      kCudaPlugin, std::getenv("AICF_PLUGIN_PATH") != nullptr ? "set" : "not set",
+                      fmt::join(folders, ", ")),
+          hint};
+}
+
+Backend& cuda_compiler() {
+  static std::mutex mutex;
+  static Backend* loaded = nullptr;
+  const std::lock_guard<std::mutex> lock(mutex);
+  if (loaded == nullptr) {
+    const Plugin plugin = load_cuda();
+    if (plugin.backend == nullptr) throw Error(plugin.missing, plugin.hint);
+    loaded = plugin.backend;
+  }
+  return *loaded;
 }
 
 }  // namespace
 
-Backend& find(std::string_view name) {
+Backend& find_compiler(std::string_view name) {
   if (name == "cpu") return cpu_backend();
-  if (name == "cuda") no_cuda();
+  if (name == "cuda") return cuda_compiler();
   throw Error(fmt::format("backend: expected cpu or cuda, got \"{}\"", name));
+}
+
+Backend& find(std::string_view name) {
+  Backend& backend = find_compiler(name);
+  if (const std::string why = backend.unusable(); !why.empty()) {
+    throw Error(fmt::format("backend \"{}\": {}", name, why), "use --backend cpu");
+  }
+  return backend;
+}
+
+HostLayout host_layout(std::span<const Block> outputs) {
+  HostLayout layout;
+  for (const Block& block : outputs) {
+    layout.offsets.push_back(layout.bytes);
+    layout.bytes += (block.bytes + 255) / 256 * 256;
+  }
+  return layout;
 }
 
 const Kernel* choose(std::span<const Kernel> kernels, const KernelQuery& query) {

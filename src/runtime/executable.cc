@@ -74,7 +74,7 @@ void Executable::bind_buffers() {
       case plan::Home::constant: {
         memory_.emplace_back(backend, buffer.bytes);
         address = memory_.back().data();
-        backend.upload(address, graph.value(buffer.owner).data->data(), buffer.bytes);
+        store_.queue().upload(address, graph.value(buffer.owner).data->data(), buffer.bytes);
         break;
       }
       case plan::Home::fetched: {
@@ -111,14 +111,14 @@ void Executable::bind_launches() {
   }
 }
 
-void Executable::run() { store_.backend().run(launches_, threads_); }
+void Executable::run() { store_.queue().run(launches_, threads_); }
 
 void Executable::run_eager(std::span<const int> order, const std::function<void(int launch)>& after) {
   const int count = static_cast<int>(launches_.size());
   if (!order.empty() && static_cast<int>(order.size()) != count) throw InternalError("run_eager: incomplete order");
   for (int i = 0; i < count; ++i) {
     const int at = order.empty() ? i : order[static_cast<size_t>(i)];
-    store_.backend().run(std::span(&launches_[static_cast<size_t>(at)], 1), threads_);
+    store_.queue().run(std::span(&launches_[static_cast<size_t>(at)], 1), threads_);
     if (after) after(at);
   }
 }
@@ -140,16 +140,16 @@ std::string Executable::check_message(int64_t code) const {
 
 void Executable::take_input_error() {
   if (error_ == nullptr) return;
-  backend::Backend& backend = store_.backend();
+  backend::Queue& queue = store_.queue();
   int64_t code = 0, step = 0;
-  backend.download(&code, error_, sizeof code);
+  queue.download(&code, error_, sizeof code);
   if (code == 0) return;
   const int64_t zero = 0;
   if (error_step_ != nullptr) {
-    backend.download(&step, error_step_, sizeof step);
-    backend.upload(error_step_, &zero, sizeof zero);
+    queue.download(&step, error_step_, sizeof step);
+    queue.upload(error_step_, &zero, sizeof zero);
   }
-  backend.upload(error_, &zero, sizeof zero);
+  queue.upload(error_, &zero, sizeof zero);
   throw Error(check_message(code) + (step > 0 ? " at step " + std::to_string(step) : "") + "; nothing was updated");
 }
 

@@ -119,20 +119,20 @@ bool Program::Impl::makes_stale() {
 }
 
 void Program::Impl::assign(std::span<const Copy> copies) {
-  backend::Backend& backend = store_->backend();
+  backend::Queue& queue = store_->queue();
   std::vector<Tensor> old;
   if (!store_->refreshers().empty()) {
     for (const Copy& c : copies) {
       old.emplace_back(c.to->type);
-      backend.download(old.back().data(), c.to->memory.data(), old.back().bytes());
+      queue.download(old.back().data(), c.to->memory.data(), old.back().bytes());
     }
   }
-  for (const Copy& c : copies) backend.upload(c.to->memory.data(), c.from, c.to->type.bytes());
+  for (const Copy& c : copies) queue.upload(c.to->memory.data(), c.from, c.to->type.bytes());
   try {
     store_->refresh();
   } catch (const Error&) {
     for (size_t i = 0; i < old.size(); ++i) {
-      backend.upload(copies[i].to->memory.data(), old[i].data(), old[i].bytes());
+      queue.upload(copies[i].to->memory.data(), old[i].data(), old[i].bytes());
     }
     store_->refresh();
     throw;
@@ -144,13 +144,13 @@ StepResult Program::Impl::step(std::span<const Feed> feeds, StepMode mode) {
   check_feeds(feeds, mode);
   StepResult::Block* block = results_->acquire();  // first: without memory for the results nothing is run
   StepResult result(block);
-  backend::Backend& backend = store_->backend();
+  backend::Queue& queue = store_->queue();
   copies_.clear();
   for (const Feed& feed : feeds) {
     const auto input =
         std::find_if(inputs_.begin(), inputs_.end(), [&](const Input& i) { return i.name == feed.name; });
     if (input != inputs_.end()) {
-      backend.upload(input->address, feed.tensor.data, input->type.bytes());
+      queue.upload(input->address, feed.tensor.data, input->type.bytes());
     } else {
       copies_.push_back({store_->find(feed.name), feed.tensor.data});
     }
@@ -166,7 +166,7 @@ StepResult Program::Impl::step(std::span<const Feed> feeds, StepMode mode) {
   if (makes_stale()) store_->refresh();
 
   for (size_t i = 0; i < output_addresses_.size(); ++i) {
-    backend.download(block->tensors[i].data(), output_addresses_[i], block->tensors[i].bytes());
+    queue.download(block->tensors[i].data(), output_addresses_[i], block->tensors[i].bytes());
   }
   return result;
 }
@@ -175,7 +175,7 @@ Tensor Program::Impl::read(std::string_view name) {
   const std::lock_guard<std::mutex> lock(store_->mutex());
   const Place p = place(name);
   Tensor tensor(p.type);
-  store_->backend().download(tensor.data(), p.address, tensor.bytes());
+  store_->queue().download(tensor.data(), p.address, tensor.bytes());
   return tensor;
 }
 
@@ -242,7 +242,7 @@ NamedTensors Program::Impl::snapshot(const LoadOptions& which) {
   for (const auto& e : store_->externals()) {
     if (!selected(*e, which)) continue;
     Tensor tensor(e->type);
-    store_->backend().download(tensor.data(), e->memory.data(), tensor.bytes());
+    store_->queue().download(tensor.data(), e->memory.data(), tensor.bytes());
     tensors.emplace_back(e->name, std::move(tensor));
   }
   return tensors;

@@ -50,12 +50,12 @@ void check_same(const External& known, const ir::ValueInfo& info, bool derived) 
 
 }  // namespace
 
-Store::Store(backend::Backend& backend, uint64_t seed) : backend_(backend), seed_(seed) {}
+Store::Store(backend::Backend& backend, uint64_t seed) : backend_(backend), queue_(backend.make_queue()), seed_(seed) {}
 Store::~Store() = default;
 
 void Store::initialise(External& external) {
   const Tensor value = ir::initial_value(external.name, external.type, external.init, seed_);
-  backend_.upload(external.memory.data(), value.data(), value.bytes());
+  queue_->upload(external.memory.data(), value.data(), value.bytes());
 }
 
 External& Store::declare(const ir::ValueInfo& info, bool derived) {

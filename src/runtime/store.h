@@ -55,6 +55,8 @@ class Store {
   ~Store();
 
   backend::Backend& backend() { return backend_; }
+  // REQUIRES the mutex, as all work of the store.
+  backend::Queue& queue() { return *queue_; }
   // Held by whoever runs a program of this store or touches its externals.
   std::mutex& mutex() { return mutex_; }
 
@@ -105,6 +107,7 @@ class Store {
   void initialise(External& external);
 
   backend::Backend& backend_;
+  const std::unique_ptr<backend::Queue> queue_;
   const uint64_t seed_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<External>> externals_;  // in order of declaration

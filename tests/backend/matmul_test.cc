@@ -146,7 +146,7 @@ std::vector<T> run(const std::string& variant, const Case& c, const std::vector<
   void* const buffers[] = {const_cast<T*>(a.data()), const_cast<T*>(b.data()), result.data(), workspace.data()};
   if (order == Order::pool) {
     const BoundLaunch launch = {&prepared, buffers, nullptr};
-    cpu_backend().run({&launch, 1}, threads);
+    run_on_cpu({&launch, 1}, threads);
   } else {
     for (const CpuPhase& phase : prepared.phases) {
       for (int i = 0; i < phase.parts; ++i) {

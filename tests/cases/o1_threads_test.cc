@@ -38,7 +38,7 @@ class Chain {
 
   void run(int threads) {
     for (const int result : results_) std::memset(buffer(result).data, 0xFF, buffer(result).type.bytes());
-    cpu_backend().run(launches_, threads);
+    run_on_cpu(launches_, threads);
   }
   std::vector<float> results() const {
     std::vector<float> all;

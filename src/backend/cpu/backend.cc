@@ -55,6 +55,64 @@ void run_part(void* ctx, int part, int parts) {
   task->fn(task->args, part, parts);
 }
 
+void copy(void* to, const void* from, size_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, bytes);
+}
+
+// Every step is done when start() returns.
+class CpuRunner : public StepRunner {
+ public:
+  explicit CpuRunner(StepSpec spec) : spec_(std::move(spec)), layout_(host_layout(spec_.outputs)) {
+    for (const StepLaunch& launch : spec_.launches) launches_.push_back(launch.bound);
+  }
+
+  uint64_t start(const StepCall& call) override {
+    for (const StepFeed& feed : call.feeds) {
+      const Block& input = spec_.inputs[static_cast<size_t>(feed.input)];
+      copy(input.address, feed.data, input.bytes);
+    }
+    if (call.mode == Mode::eager) {
+      run_eager(call);
+    } else {
+      run_on_cpu(launches_, spec_.threads);
+    }
+    for (size_t i = 0; call.host != nullptr && i < spec_.outputs.size(); ++i) {
+      copy(static_cast<char*>(call.host) + layout_.offsets[i], spec_.outputs[i].address, spec_.outputs[i].bytes);
+    }
+    return ++steps_;
+  }
+  void wait(uint64_t) override {}
+  uint64_t window() const override { return UINT64_MAX; }
+  void collect(uint64_t, void*) override {}
+  int64_t error_seen() override { return spec_.error != nullptr ? *spec_.error : 0; }
+  void clear_error() override {}
+
+ private:
+  void run_eager(const StepCall& call) {
+    for (size_t i = 0; i < launches_.size(); ++i) {
+      const int at = call.order.empty() ? static_cast<int>(i) : call.order[i];
+      run_on_cpu({&launches_[static_cast<size_t>(at)], 1}, spec_.threads);
+      if (call.after != nullptr && *call.after) (*call.after)(at);
+    }
+  }
+
+  const StepSpec spec_;
+  const HostLayout layout_;
+  std::vector<BoundLaunch> launches_;
+  uint64_t steps_ = 0;
+};
+
+class CpuQueue : public Queue {
+ public:
+  void upload(void* to, const void* from, size_t bytes) override { copy(to, from, bytes); }
+  void download(void* to, const void* from, size_t bytes) override { copy(to, from, bytes); }
+  void run(std::span<const BoundLaunch> launches, int threads) override { run_on_cpu(launches, threads); }
+  void wait() override {}
+  std::unique_ptr<StepRunner> make_runner(StepSpec spec, Mode) override {
+    return std::make_unique<CpuRunner>(std::move(spec));
+  }
+};
+
 class CpuBackend : public Backend {
  public:
   std::string_view name() const override { return "cpu"; }
@@ -81,30 +139,9 @@ class CpuBackend : public Backend {
   }
 
   void release(void* memory) noexcept override { std::free(memory); }
-
-  void upload(void* to, const void* from, size_t bytes) override {
-    if (bytes > 0) std::memcpy(to, from, bytes);
-  }
-  void download(void* to, const void* from, size_t bytes) override {
-    if (bytes > 0) std::memcpy(to, from, bytes);
-  }
-
-  void run(std::span<const BoundLaunch> launches, int threads) override {
-    base::ThreadPool& pool = base::ThreadPool::shared();
-    if (threads <= 0) threads = pool.default_threads();
-    const base::FlushSubnormals flush;
-    for (const BoundLaunch& launch : launches) {
-      if (launch.guard != nullptr && *launch.guard == 0) continue;
-      for (const CpuPhase& phase : launch.kernel->phases) {
-        PhaseTask task{phase.fn, {launch.buffers, launch.kernel->params.get()}};
-        if (phase.parts == 1) {
-          phase.fn(task.args, 0, 1);
-        } else {
-          pool.run(run_part, &task, phase.parts, threads);
-        }
-      }
-    }
-  }
+  void* allocate_host(size_t bytes) override { return allocate(bytes); }
+  void release_host(void* memory) noexcept override { release(memory); }
+  std::unique_ptr<Queue> make_queue() override { return std::make_unique<CpuQueue>(); }
 };
 
 }  // namespace
@@ -113,6 +150,23 @@ Backend& cpu_backend() {
   // Never destroyed: a store of static storage may still release memory at exit.
   static Backend* const backend = new CpuBackend;
   return *backend;
+}
+
+void run_on_cpu(std::span<const BoundLaunch> launches, int threads) {
+  base::ThreadPool& pool = base::ThreadPool::shared();
+  if (threads <= 0) threads = pool.default_threads();
+  const base::FlushSubnormals flush;
+  for (const BoundLaunch& launch : launches) {
+    if (launch.guard != nullptr && *launch.guard == 0) continue;
+    for (const CpuPhase& phase : launch.kernel->phases) {
+      PhaseTask task{phase.fn, {launch.buffers, launch.kernel->params.get()}};
+      if (phase.parts == 1) {
+        phase.fn(task.args, 0, 1);
+      } else {
+        pool.run(run_part, &task, phase.parts, threads);
+      }
+    }
+  }
 }
 
 }  // namespace aicf::backend

@@ -172,7 +172,7 @@ double packed_matmul_cost(const MatmulDims& dims) {
 }
 
 PreparedKernel prepare_packed_matmul(const MatmulDims& dims) {
-  PreparedKernel kernel = {.variant = "packed", .phases = {}, .params = nullptr, .workspace_bytes = 0};
+  PreparedKernel kernel = {.variant = "packed"};
   if (dims.empty()) return kernel;
   const auto plan = std::make_shared<const GemmPlan>(best_plan(dims));
   kernel.workspace_bytes = static_cast<size_t>(plan->right.matrices * plan->packed_elements()) * sizeof(float);

@@ -89,7 +89,7 @@ bool accepts_reference(const KernelQuery& query) { return is_type(query, f32) ||
 double cost_reference(const KernelQuery& query) { return reference_microseconds(dims_of(query)); }
 
 PreparedKernel prepare_reference(const KernelQuery& query) {
-  PreparedKernel kernel = {.variant = "reference", .phases = {}, .params = nullptr, .workspace_bytes = 0};
+  PreparedKernel kernel = {.variant = "reference"};
   const auto dims = std::make_shared<const MatmulDims>(dims_of(query));
   if (dims->empty()) return kernel;
   const int64_t most = std::min<int64_t>(dims->batch() * dims->m, 64);

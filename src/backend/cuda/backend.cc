@@ -1,0 +1,2 @@
+// Scaffolding.
+#include "backend/cuda/kernels.h"
