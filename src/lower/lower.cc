@@ -19,7 +19,7 @@ std::vector<backend::PreparedKernel> lower(const ir::Graph& graph, std::span<con
                   "cast the operands, or choose another backend");
     }
     prepared.push_back(kernel->prepare(query));
-    prepared.back().variant = kernel->variant;
+    if (prepared.back().variant.empty()) prepared.back().variant = kernel->variant;
   }
   return prepared;
 }
