@@ -163,7 +163,8 @@ struct CompileOptions {
   // More values to return, by name: an external (its value before the step), a labelled value, NAME.grad of a
   // parameter.
   std::vector<std::string> fetch = {};
-  std::string backend = "auto";  // auto, cpu, cuda
+  // auto, cpu or cuda. auto: what the environment variable AICF_BACKEND names, else cuda where it can be used, else cpu.
+  std::string backend = "auto";
   Mode mode = Mode::graph;
   // True: the cotangent of the loss is an input `grad_initial` of the loss's type instead of 1.
   bool grad_initial_input = false;

@@ -3,6 +3,7 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "aicf/error.h"
 #include "aicf/ops.h"
@@ -232,6 +233,7 @@ backend::Backend& choose_backend(const CompileOptions& options) {
     return shared;
   }
   if (options.backend != "auto") return backend::find(options.backend);
+  if (const char* named = std::getenv("AICF_BACKEND"); named != nullptr && *named != '\0') return backend::find(named);
   try {
     return backend::find("cuda");
   } catch (const Error&) {

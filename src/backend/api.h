@@ -136,7 +136,7 @@ struct GraphNode {
   int launch = -1;                    // -1: added by the runner (staging of feeds, delivery of results)
   std::string name;                   // the launch's, or what the runner adds it for
   const void* host_source = nullptr;  // of a copy from host memory
-  bool host_source_owned = true;      // by the program
+  bool host_source_owned = false;     // by the program
 };
 struct GraphEdge {
   int from = 0, to = 0;  // node indices
