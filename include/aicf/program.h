@@ -27,6 +27,14 @@ enum class StepMode : uint8_t {
   train_reset,  // fed params and states first, then the step
 };
 
+// The graph of one step: what a launch of it runs.
+struct GraphInfo {
+  bool captured = false;  // false: the plan's launches, which are run one by one
+  int nodes = 0;
+  int critical_path = 0;  // nodes on the longest path
+  int launches = 0;       // of the plan
+};
+
 // What one step returned: snapshots, never overwritten by a later step. Cheap to copy; dropping the last copy gives the
 // memory back to the program.
 class StepResult {
@@ -75,6 +83,10 @@ class Program {
   StepResult step(std::initializer_list<Feed> feeds, StepMode mode = StepMode::train) {
     return step(std::span<const Feed>(feeds.begin(), feeds.size()), mode);
   }
+  // A step on what was fed last, which is still on the device: nothing is copied. Throws Error before the first feed.
+  StepResult repeat();
+  // Returns when every step started so far is done.
+  void wait();
 
   // Copies of an external, by name. Throws Error when there is no such external, or it was fused or removed.
   Tensor read(const std::string& name) const;
@@ -103,6 +115,7 @@ class Program {
   std::string dump(const std::string& stage, const std::string& format = "text") const;
   MemoryTotals memory() const;
   int launches() const;
+  GraphInfo graph() const;
   std::string backend() const;
   uint64_t hash() const;
 
@@ -121,7 +134,7 @@ struct CompileOptions {
   // Differentiated when given. With an optimizer, each step updates the parameters; the output "loss" is added.
   Value loss = {};
   optim::Optimizer optimizer = {};
-  // What the step returns besides the loss. Empty: the model's own outputs.
+  // What the step returns besides the loss, which may be listed too. Empty: the model's own outputs.
   std::vector<std::pair<std::string, Value>> outputs = {};
   // Whether the model's own state updates (Model::update) run. Default: yes with a loss, and when `outputs` is empty
   // too (the model's step as declared); no for a program that only computes `outputs` (an evaluation).

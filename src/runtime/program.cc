@@ -142,6 +142,25 @@ void Program::Impl::assign(std::span<const Copy> copies) {
 StepResult Program::Impl::step(std::span<const Feed> feeds, StepMode mode) {
   const std::lock_guard<std::mutex> lock(store_->mutex());
   check_feeds(feeds, mode);
+  return run(feeds);
+}
+
+StepResult Program::Impl::repeat() {
+  const std::lock_guard<std::mutex> lock(store_->mutex());
+  for (const Input& input : inputs_) {
+    if (input.used && !input.fed) {
+      throw Error("repeat: input '" + input.name + "' was never fed", "step() feeds it first");
+    }
+  }
+  return run({});
+}
+
+void Program::Impl::wait() {
+  const std::lock_guard<std::mutex> lock(store_->mutex());
+  store_->queue().wait();
+}
+
+StepResult Program::Impl::run(std::span<const Feed> feeds) {
   StepResult::Block* block = results_->acquire();  // first: without memory for the results nothing is run
   StepResult result(block);
   backend::Queue& queue = store_->queue();
@@ -151,6 +170,7 @@ StepResult Program::Impl::step(std::span<const Feed> feeds, StepMode mode) {
         std::find_if(inputs_.begin(), inputs_.end(), [&](const Input& i) { return i.name == feed.name; });
     if (input != inputs_.end()) {
       queue.upload(input->address, feed.tensor.data, input->type.bytes());
+      input->fed = true;
     } else {
       copies_.push_back({store_->find(feed.name), feed.tensor.data});
     }
@@ -267,6 +287,8 @@ std::vector<std::string> names_of_role(Program::Impl& impl, ir::Role role) {
 }  // namespace
 
 StepResult Program::step(std::span<const Feed> feeds, StepMode mode) { return checked(impl_).step(feeds, mode); }
+StepResult Program::repeat() { return checked(impl_).repeat(); }
+void Program::wait() { checked(impl_).wait(); }
 Tensor Program::read(const std::string& name) const { return checked(impl_).read(name); }
 void Program::write(const std::string& name, const TensorView& value) { checked(impl_).write(name, value); }
 void Program::write(const std::string& name, double value) {
@@ -306,6 +328,16 @@ MemoryTotals Program::memory() const {
   return {p.external_bytes, p.constant_bytes, p.arena_bytes, p.fetched_bytes, p.total_bytes(), p.live_peak_bytes};
 }
 int Program::launches() const { return static_cast<int>(checked(impl_).compiled().plan.launches.size()); }
+GraphInfo Program::graph() const {
+  const plan::ExecPlan& p = checked(impl_).compiled().plan;
+  std::vector<int> depth(p.launches.size(), 1);  // launches on the longest path that ends here
+  for (const plan::Edge& edge : p.edges) {       // sorted: a launch's depth is final when its edges out are met
+    int& to = depth[static_cast<size_t>(edge.to)];
+    to = std::max(to, depth[static_cast<size_t>(edge.from)] + 1);
+  }
+  const int count = static_cast<int>(p.launches.size());
+  return {false, count, depth.empty() ? 0 : *std::max_element(depth.begin(), depth.end()), count};
+}
 std::string Program::backend() const { return std::string(checked(impl_).store()->backend().name()); }
 uint64_t Program::hash() const { return checked(impl_).compiled().hash; }
 void Program::set_mode(Mode mode) { checked(impl_).set_mode(mode); }

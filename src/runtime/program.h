@@ -50,6 +50,8 @@ class Program::Impl {
        int threads);
 
   StepResult step(std::span<const Feed> feeds, StepMode mode);
+  StepResult repeat();
+  void wait();
 
   Tensor read(std::string_view name);
   void write(std::string_view name, const TensorView& value);
@@ -75,6 +77,7 @@ class Program::Impl {
     TensorType type;
     void* address;
     bool used;
+    bool fed = false;  // once
   };
   struct Place {  // where a named external lives
     ir::Role role;
@@ -86,6 +89,7 @@ class Program::Impl {
   Place place(std::string_view name) const;
   void check_feeds(std::span<const Feed> feeds, StepMode mode);
   bool makes_stale();
+  StepResult run(std::span<const Feed> feeds);
   // Copies into params and states, and refreshes what derives from them. Throws Error, with nothing changed, when an
   // index of a derived state would be out of range.
   struct Copy {
