@@ -91,7 +91,8 @@ struct CommandLine {
     CLI::App* dump_app =
         command("dump", "print a stage of the training step", [this] { return dump(options, stage, format); });
     add_recipe_options(*dump_app, options);
-    dump_app->add_option("--stage", stage, "model, grad, step, passes, opt, plan or memory")->capture_default_str();
+    dump_app->add_option("--stage", stage, "model, grad, step, passes, opt, plan, memory or graph")
+        ->capture_default_str();
     dump_app->add_option("--format", format, "text, dot or json")->capture_default_str();
 
     CLI::App* ops_app = command("ops", "list the ops, or show one", [this] { return ops(op, options.json); });

@@ -3,6 +3,7 @@
 
 #include <csignal>
 #include <memory>
+#include <optional>
 
 #include "common.h"
 #include "progress.h"
@@ -60,13 +61,22 @@ int train(const Options& options, const std::string& out) {
   std::signal(SIGTERM, on_signal);
   Progress progress(steps, per_epoch);
   int64_t done = 0;
+  // Losses are read one step late, so that a GPU never waits for the host.
+  std::optional<StepResult> unread;
+  const auto read_loss = [&] {
+    if (unread) progress.step(unread->scalar("loss"));
+    unread.reset();
+  };
   while (done < steps && !interrupted) {
     const Batch& batch = loader.next();
     const bool last = batch.last;
     const int64_t epoch = batch.at.epoch;
-    progress.step(program.step(batch.feeds).scalar("loss"));
+    StepResult result = program.step(batch.feeds);
+    read_loss();
+    unread = std::move(result);
     ++done;
     if (!last && done < steps) continue;
+    read_loss();
     const double mean = progress.take_mean_loss();
     progress.line(
         fmt::format("epoch {}: mean loss {:.4f}, {:.0f} steps/s", epoch + 1, mean, progress.steps_per_second()));
@@ -78,6 +88,7 @@ int train(const Options& options, const std::string& out) {
                       {"steps_per_second", progress.steps_per_second()}});
     }
   }
+  read_loss();
   const double seconds = progress.seconds(), rate = progress.steps_per_second();
   progress.finish();
   std::signal(SIGINT, SIG_DFL);
