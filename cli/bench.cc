@@ -92,6 +92,7 @@ nlohmann::json bench_one(const Recipe& recipe, const Options& options, const Ben
   compile_with.loss = model.loss;
   compile_with.optimizer = build_optimizer(recipe, batches.per_epoch);
   compile_with.outputs = {{"loss", model.loss}};
+  compile_with.tune = true;
   const auto start = std::chrono::steady_clock::now();
   Program program = compile(model.model, compile_with);
   const double compile_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
