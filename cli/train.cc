@@ -2,8 +2,8 @@
 #include <fmt/format.h>
 
 #include <csignal>
-#include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "common.h"
 #include "progress.h"
@@ -25,11 +25,6 @@ int64_t parameters(const Program& program) {
   return count;
 }
 
-std::string bytes_text(size_t bytes) {
-  return bytes < (1u << 20) ? fmt::format("{:.1f} KiB", static_cast<double>(bytes) / 1024)
-                            : fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
-}
-
 void print_header(const Recipe& recipe, const Program& program, int64_t steps) {
   std::string chosen;
   for (const BackendInfo& backend : list_backends()) {
@@ -41,12 +36,6 @@ void print_header(const Recipe& recipe, const Program& program, int64_t steps) {
              bytes_text(program.memory().arena));
   for (const std::string& name : program.untrained())
     fmt::print("not trained: {} (no path to the loss, or frozen)\n", name);
-}
-
-void make_folder(const std::string& path) {
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (error) throw Error(fmt::format("{}: {}", path, error.message()), "--out takes a folder to write to");
 }
 
 }  // namespace
@@ -62,7 +51,7 @@ int train(const Options& options, const std::string& out) {
   Program program = compile_training(model, recipe, per_epoch, options);
   std::unique_ptr<MetricsWriter> metrics;
   if (!out.empty()) {
-    make_folder(out);
+    make_folder(out, "--out");
     metrics = std::make_unique<MetricsWriter>(out + "/metrics.jsonl");
   }
   print_header(recipe, program, steps);
@@ -72,13 +61,22 @@ int train(const Options& options, const std::string& out) {
   std::signal(SIGTERM, on_signal);
   Progress progress(steps, per_epoch);
   int64_t done = 0;
+  // Losses are read one step late, so that a GPU never waits for the host.
+  std::optional<StepResult> unread;
+  const auto read_loss = [&] {
+    if (unread) progress.step(unread->scalar("loss"));
+    unread.reset();
+  };
   while (done < steps && !interrupted) {
     const Batch& batch = loader.next();
     const bool last = batch.last;
     const int64_t epoch = batch.at.epoch;
-    progress.step(program.step(batch.feeds).scalar("loss"));
+    StepResult result = program.step(batch.feeds);
+    read_loss();
+    unread = std::move(result);
     ++done;
     if (!last && done < steps) continue;
+    read_loss();
     const double mean = progress.take_mean_loss();
     progress.line(
         fmt::format("epoch {}: mean loss {:.4f}, {:.0f} steps/s", epoch + 1, mean, progress.steps_per_second()));
@@ -90,6 +88,7 @@ int train(const Options& options, const std::string& out) {
                       {"steps_per_second", progress.steps_per_second()}});
     }
   }
+  read_loss();
   const double seconds = progress.seconds(), rate = progress.steps_per_second();
   progress.finish();
   std::signal(SIGINT, SIG_DFL);

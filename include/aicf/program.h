@@ -27,8 +27,24 @@ enum class StepMode : uint8_t {
   train_reset,  // fed params and states first, then the step
 };
 
+struct StepOptions {
+  StepMode mode = StepMode::train;
+  // CUDA: a cudaStream_t of the caller (null: the legacy default stream). The step runs after the work in it so far,
+  // and later work in it runs after the step; the host waits for neither. Error on the CPU.
+  std::optional<void*> stream = {};
+};
+
+// The graph of one step: what a launch of it runs.
+struct GraphInfo {
+  bool captured = false;  // false: the plan's launches, which are run one by one
+  int nodes = 0;
+  int critical_path = 0;  // nodes on the longest path
+  int launches = 0;       // of the plan
+};
+
 // What one step returned: snapshots, never overwritten by a later step. Cheap to copy; dropping the last copy gives the
-// memory back to the program.
+// memory back to the program. On a GPU a step may still run when it is returned: reading waits for it, and throws Error
+// when its labels or indices were out of range.
 class StepResult {
  public:
   StepResult() = default;
@@ -71,10 +87,23 @@ class Program {
   // One step: feed the inputs, run forward, backward and update. Throws Error, with nothing changed, on a wrong name,
   // shape or dtype, a missing feed, or a label or index out of range (what train_reset copied by then stays). A (1)
   // feed for a rank-0 input is taken as it. Allocates nothing on the host once its results are being dropped.
-  StepResult step(std::span<const Feed> feeds, StepMode mode = StepMode::train);
+  // On a GPU it returns before the step is done; what the feeds point to may be reused at once. A label or index out of
+  // range is then reported, naming op, tensor and step, by the first call that sees it: a later step(), wait(), read()
+  // or a reading of the result. Until then no step changes anything.
+  StepResult step(std::span<const Feed> feeds, const StepOptions& options);
+  StepResult step(std::span<const Feed> feeds, StepMode mode = StepMode::train) {
+    return step(feeds, StepOptions{.mode = mode});
+  }
   StepResult step(std::initializer_list<Feed> feeds, StepMode mode = StepMode::train) {
     return step(std::span<const Feed>(feeds.begin(), feeds.size()), mode);
   }
+  StepResult step(std::initializer_list<Feed> feeds, const StepOptions& options) {
+    return step(std::span<const Feed>(feeds.begin(), feeds.size()), options);
+  }
+  // A step on what was fed last, which is still on the device: nothing is copied. Throws Error before the first feed.
+  StepResult repeat();
+  // Returns when every step started so far is done.
+  void wait();
 
   // Copies of an external, by name. Throws Error when there is no such external, or it was fused or removed.
   Tensor read(const std::string& name) const;
@@ -98,11 +127,16 @@ class Program {
   // Parameters without a path to the loss, or frozen: left untouched, decay included.
   std::vector<std::string> untrained() const;
 
-  // `stage`: model, grad, step, passes, opt, plan, memory. `format`: text, dot or json (plan: all three; the graphs:
-  // text and dot). Throws Error naming the stages or formats there are.
+  // The address of an external on the program's device: fixed for life. To be used in the order of StepOptions::stream,
+  // or after wait(). Throws Error as read() does.
+  void* address(const std::string& external) const;
+
+  // `stage`: model, grad, step, passes, opt, plan, memory, graph. `format`: text, dot or json (plan: all three; the
+  // others: text and dot). Throws Error naming the stages or formats there are.
   std::string dump(const std::string& stage, const std::string& format = "text") const;
   MemoryTotals memory() const;
   int launches() const;
+  GraphInfo graph() const;
   std::string backend() const;
   uint64_t hash() const;
 
@@ -121,7 +155,7 @@ struct CompileOptions {
   // Differentiated when given. With an optimizer, each step updates the parameters; the output "loss" is added.
   Value loss = {};
   optim::Optimizer optimizer = {};
-  // What the step returns besides the loss. Empty: the model's own outputs.
+  // What the step returns besides the loss, which may be listed too. Empty: the model's own outputs.
   std::vector<std::pair<std::string, Value>> outputs = {};
   // Whether the model's own state updates (Model::update) run. Default: yes with a loss, and when `outputs` is empty
   // too (the model's step as declared); no for a program that only computes `outputs` (an evaluation).
@@ -129,7 +163,8 @@ struct CompileOptions {
   // More values to return, by name: an external (its value before the step), a labelled value, NAME.grad of a
   // parameter.
   std::vector<std::string> fetch = {};
-  std::string backend = "auto";  // auto, cpu, cuda
+  // auto, cpu or cuda. auto: what the environment variable AICF_BACKEND names, else cuda where it can be used, else cpu.
+  std::string backend = "auto";
   Mode mode = Mode::graph;
   // True: the cotangent of the loss is an input `grad_initial` of the loss's type instead of 1.
   bool grad_initial_input = false;
@@ -141,6 +176,10 @@ struct CompileOptions {
   std::vector<std::string> disable_passes = {};  // Error on an unknown or required pass
   bool alias = true;
   bool reuse = true;
+  // Where several kernel variants fit: choose by timing them (CUDA matmuls), within `tune_budget` seconds, instead of
+  // by the backend's estimate. The choices are kept on disk.
+  bool tune = false;
+  double tune_budget = 2;
   int threads = 0;  // CPU: 0 is one for each available core
 };
 

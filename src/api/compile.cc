@@ -3,6 +3,7 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "aicf/error.h"
 #include "aicf/ops.h"
@@ -80,7 +81,9 @@ Graph program_graph(const Model& model, const CompileOptions& options) {
   for (const auto& [name, value] : options.outputs) {
     check_owner(model, value, "output '" + name + "'");
     if (name.empty()) throw Error("output with an empty name");
-    graph.add_output(name, rewriter.map(value.id()));
+    const ValueId mapped = rewriter.map(value.id());
+    if (name == kLoss && graph.find_output(name) == mapped) continue;
+    graph.add_output(name, mapped);
   }
   return graph;
 }
@@ -197,9 +200,12 @@ std::vector<runtime::TrainedGroup> groups_of(const Graph& graph, const optim::Op
 void finish(Compiled& compiled, const CompileOptions& options, backend::Backend& backend) {
   compiled.graph = compiled.step;
   passes::run_pipeline(compiled.graph, options.disable_passes);
-  compiled.plan =
-      plan::make_plan(compiled.graph, lower::lower(compiled.graph, backend.kernels()), {options.alias, options.reuse});
+  double budget = options.tune_budget;
+  std::vector<backend::PreparedKernel> kernels =
+      lower::lower(compiled.graph, backend.kernels(), {options.tune, &budget});
+  compiled.plan = plan::make_plan(compiled.graph, std::move(kernels), {options.alias, options.reuse});
   plan::check_plan(compiled.graph, compiled.plan);
+  lower::link(compiled.plan, backend);
 }
 
 // A program that recomputes the model's derived states.
@@ -228,13 +234,20 @@ backend::Backend& choose_backend(const CompileOptions& options) {
     }
     return shared;
   }
-  return backend::find(options.backend == "auto" ? "cpu" : options.backend);
+  if (options.backend != "auto") return backend::find(options.backend);
+  if (const char* named = std::getenv("AICF_BACKEND"); named != nullptr && *named != '\0') return backend::find(named);
+  try {
+    return backend::find("cuda");
+  } catch (const Error&) {
+    return backend::cpu_backend();  // `aicf info` says why
+  }
 }
 
 std::string cache_key(const Compiled& c, const CompileOptions& options, backend::Backend& backend) {
   std::string key = ir::print(c.model) + ir::print(c.step) + std::string(backend.name()) + "\n" + backend.description();
   key += options.alias ? "\nalias" : "\nno alias";
   key += options.reuse ? "\nreuse" : "\nno reuse";
+  key += options.tune ? "\ntuned" : "";
   for (const std::string& p : options.disable_passes) key += "\nwithout " + p;
   for (const std::string& u : c.untrained) key += "\nuntrained " + u;
   return key;

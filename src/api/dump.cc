@@ -70,11 +70,11 @@ std::string passes_text(const runtime::Compiled& compiled) {
 
 std::string Program::dump(const std::string& stage, const std::string& format) const {
   if (impl_ == nullptr) throw Error("use of an empty Program", "compile() makes one");
-  const std::vector<std::string> stages = {"model", "grad", "step", "passes", "opt", "plan", "memory"};
+  const std::vector<std::string> stages = {"model", "grad", "step", "passes", "opt", "plan", "memory", "graph"};
   if (std::find(stages.begin(), stages.end(), stage) == stages.end()) {
     const std::string near = base::did_you_mean(stage, stages);
     throw Error("no stage is named '" + stage + "'",
-                near.empty() ? "stages: model, grad, step, passes, opt, plan, memory" : near);
+                near.empty() ? "stages: model, grad, step, passes, opt, plan, memory, graph" : near);
   }
   const runtime::Compiled& c = impl_->compiled();
   const auto refuse = [&](const std::string& known) -> std::string {
@@ -85,6 +85,13 @@ std::string Program::dump(const std::string& stage, const std::string& format) c
     if (format == "dot") return plan::to_dot(c.graph, c.plan);
     if (format == "json") return plan::to_json(c.graph, c.plan);
     return refuse("text, dot, json");
+  }
+  if (stage == "graph") {
+    const backend::CapturedGraph* captured = impl_->executable().runner()->captured();
+    const backend::CapturedGraph shown = captured != nullptr ? *captured : plan::graph_of(c.plan);
+    if (format == "text") return plan::print(shown);
+    if (format == "dot") return plan::to_dot(shown);
+    return refuse("text, dot");
   }
   if (stage == "memory") return format == "text" ? plan::print_memory(c.graph, c.plan) : refuse("text");
   if (stage == "passes") return format == "text" ? passes_text(c) : refuse("text");

@@ -89,6 +89,7 @@ struct StepLaunch {
   BoundLaunch bound;
   std::string name;               // for messages and dumps
   std::vector<int> predecessors;  // launch indices, each once, all smaller
+  bool reads_input = false;       // or writes one: follows the staging of feeds
 };
 
 struct Block {
@@ -105,12 +106,13 @@ struct StepSpec {
   int threads = 0;
 };
 
-// Where each output lies in the host memory of a result: 256-byte aligned.
+// Where each block lies when they are packed, 256-byte aligned: inputs on the device, outputs in a result's host
+// memory.
 struct HostLayout {
   std::vector<size_t> offsets;
   size_t bytes = 0;
 };
-HostLayout host_layout(std::span<const Block> outputs);
+HostLayout host_layout(std::span<const Block> blocks);
 
 struct StepFeed {
   int input = 0;               // index into StepSpec::inputs
@@ -119,7 +121,7 @@ struct StepFeed {
 };
 
 struct StepCall {
-  std::span<const StepFeed> feeds;
+  std::span<const StepFeed> feeds;  // none: the inputs are as they were left
   Mode mode = Mode::graph;
   std::span<const int> order = {};                         // eager: a permutation of the launches; empty: plan order
   const std::function<void(int launch)>* after = nullptr;  // eager: sees each launch when it is done
@@ -134,15 +136,23 @@ struct GraphNode {
   int launch = -1;                    // -1: added by the runner (staging of feeds, delivery of results)
   std::string name;                   // the launch's, or what the runner adds it for
   const void* host_source = nullptr;  // of a copy from host memory
-  bool host_source_owned = true;      // by the program
+  bool host_source_owned = false;     // by the program
 };
 struct GraphEdge {
   int from = 0, to = 0;  // node indices
   bool programmatic = false;
 };
+// The names of the runner's own nodes.
+inline constexpr const char* kStaging = "feeds";
+inline constexpr const char* kDelivery = "results";
 struct CapturedGraph {
   std::vector<GraphNode> nodes;
   std::vector<GraphEdge> edges;
+};
+
+struct InputFault {
+  int64_t code = 0;  // 0: none
+  uint64_t step = 0;
 };
 
 // Runs one bound plan, step after step, in order. Not thread-safe but for wait() and collect().
@@ -158,10 +168,10 @@ class StepRunner {
   virtual uint64_t window() const = 0;
   // Waits for the step and completes its outputs in `host`, which start() was given.
   virtual void collect(uint64_t step, void* host) = 0;
-  // The error word as last heard of, without waiting; exact after wait().
-  virtual int64_t error_seen() = 0;
-  // After the error word was cleared.
-  virtual void clear_error() = 0;
+  // The error word as last heard of, without waiting (exact after wait()), and the first step that set it.
+  virtual InputFault fault() = 0;
+  // After the error word was cleared, with nothing in flight.
+  virtual void clear_fault() = 0;
   // The captured graph, or null: this backend, or this runner so far, has none.
   virtual const CapturedGraph* captured() { return nullptr; }
 };

@@ -99,9 +99,9 @@ Backend& find(std::string_view name) {
   return backend;
 }
 
-HostLayout host_layout(std::span<const Block> outputs) {
+HostLayout host_layout(std::span<const Block> blocks) {
   HostLayout layout;
-  for (const Block& block : outputs) {
+  for (const Block& block : blocks) {
     layout.offsets.push_back(layout.bytes);
     layout.bytes += (block.bytes + 255) / 256 * 256;
   }

@@ -1,6 +1,13 @@
 // matmul: a (…, M, K) times b (…, K, N); `ta`, `tb` swap the last two axes of that operand, leading axes broadcast.
+//
+// Precision. The operands have one dtype, or `compute` says what they are rounded to before they are multiplied: "tf32"
+// (operands f32), "bf16" or "f16" (each operand f32 or that dtype). Sums are f32 (f64 of f64 operands) and are rounded
+// once, to `out`: f32 or the 16-bit dtype multiplied in; without `out`, the operands' dtype where they agree, else f32.
+#include "ops/matmul.h"
+
 #include <fmt/format.h>
 
+#include "aicf/suggest.h"
 #include "ops/defs.h"
 #include "ops/numeric.h"
 #include "ops/structural.h"
@@ -30,13 +37,49 @@ std::string swap_hint(const TensorType& b, bool tb, int64_t inner) {
   return tb ? "leave transpose_b out" : "pass transpose_b = true to swap the last two axes of b";
 }
 
+DType default_out(DType a, DType b) { return a == b ? a : f32; }
+
+// Checks the operands' dtypes and returns the one multiplied in.
+DType factor_dtype(const ir::InferCtx& ctx) {
+  const DType a = ctx.in[0].dtype, b = ctx.in[1].dtype;
+  const std::string got = fmt::format("{} and {}", name_of(a), name_of(b));
+  const std::string compute = ctx.attrs.get_string("compute");
+  if (compute.empty() && !ctx.attrs.has("compute")) {
+    if (is_float(a) && a == b) return a;
+    throw mismatch(ctx, "two operands of one float type", got, "cast one to the dtype of the other");
+  }
+  if (compute == "tf32") {
+    if (a == f32 && b == f32) return f32;
+    throw mismatch(ctx, "two f32 operands for compute=\"tf32\"", got);
+  }
+  const DType factor = compute == "bf16" ? bf16 : f16;
+  if (compute != name_of(factor)) {
+    const std::vector<std::string> known = {"tf32", "bf16", "f16"};
+    throw mismatch(ctx, "compute to be tf32, bf16 or f16", fmt::format("\"{}\"", compute),
+                   base::did_you_mean(compute, known));
+  }
+  for (const DType dtype : {a, b}) {
+    if (dtype == f32 || dtype == factor) continue;
+    throw mismatch(ctx, fmt::format("operands f32 or {0} for compute=\"{0}\"", compute), got);
+  }
+  return factor;
+}
+
+DType result_dtype(const ir::InferCtx& ctx) {
+  const DType factor = factor_dtype(ctx);
+  const DType out = ctx.attrs.get_dtype("out", default_out(ctx.in[0].dtype, ctx.in[1].dtype));
+  const DType sums = wide(factor);
+  if (out == sums || out == factor) return out;
+  throw mismatch(ctx,
+                 sums == factor ? fmt::format("out to be {}", name_of(sums))
+                                : fmt::format("out to be {} or {}", name_of(sums), name_of(factor)),
+                 std::string(name_of(out)), "cast the result");
+}
+
 std::vector<TensorType> infer(const ir::InferCtx& ctx) {
   const TensorType &a = ctx.in[0], &b = ctx.in[1];
   const bool ta = ctx.attrs.get_bool("ta"), tb = ctx.attrs.get_bool("tb");
-  if (!is_float(a.dtype) || a.dtype != b.dtype) {
-    throw mismatch(ctx, "two operands of one float type", fmt::format("{} and {}", name_of(a.dtype), name_of(b.dtype)),
-                   "cast one to the dtype of the other");
-  }
+  const DType dtype = result_dtype(ctx);
   for (const TensorType* t : {&a, &b}) {
     if (t->shape.rank() < 2) {
       throw mismatch(ctx, "operands of rank 2 or more", to_string(*t), "reshape a vector to [1,n] or [n,1]");
@@ -57,22 +100,40 @@ std::vector<TensorType> infer(const ir::InferCtx& ctx) {
   std::vector<int64_t> dims = to_vector(lead);
   dims.push_back(left.rows);
   dims.push_back(right.cols);
-  return {{a.dtype, to_shape(dims)}};
+  return {{dtype, to_shape(dims)}};
+}
+
+// What the factors of this matmul are rounded to: "" where they are multiplied as they are, in f32 or f64.
+std::string compute_of(const ir::GradCtx& ctx) {
+  if (ctx.op.attrs.has("compute")) return ctx.op.attrs.get_string("compute");
+  const DType dtype = ctx.in[0].dtype();
+  return dtype == bf16 || dtype == f16 ? std::string(name_of(dtype)) : std::string();
+}
+
+int64_t matrices_in(const Shape& shape) { return product(shape, 0, shape.rank() - 2); }
+
+// The gradient of `like` as a product with the cotangent g: summed where `like` was broadcast, rounded once.
+Value gradient_of(const Value& like, const Value& g, Value x, Value y, MatmulOptions options) {
+  const bool whole = matrices_in(g.shape()) == matrices_in(like.shape());
+  options.out = whole ? like.dtype() : wide(like.dtype());
+  const Value all = matmul(x, y, options);
+  return whole ? reshaped(all, like.shape()) : cast(sum_to_shape(all, like.shape()), like.dtype());
 }
 
 // With C = A'·B' (A' = A or Aᵀ) and cotangent G: dA' = G·B'ᵀ and dB' = A'ᵀ·G, transposed back for a swapped operand.
 ir::GradResult grad(const ir::GradCtx& ctx) {
   const bool ta = ctx.op.attrs.get_bool("ta"), tb = ctx.op.attrs.get_bool("tb");
   const Value a = ctx.in[0], b = ctx.in[1], g = *ctx.cotangents[0];
-  const Shape a_shape = a.shape(), b_shape = b.shape();
-  const Value da = sum_to_shape(ta ? matmul(b, g, tb, true) : matmul(g, b, false, !tb), a_shape);
-  const auto db_of = [&](Value a, Value g) { return tb ? matmul(g, a, true, ta) : matmul(a, g, !ta, false); };
+  const auto options = [&](bool first, bool second) {
+    return MatmulOptions{.ta = first, .tb = second, .compute = compute_of(ctx)};
+  };
+  const Value da = ta ? gradient_of(a, g, b, g, options(tb, true)) : gradient_of(a, g, g, b, options(false, !tb));
   // One b for all leading axes of a: they are only more rows, so one product instead of one a batch and a sum.
-  const bool b_is_matrix = product(b_shape, 0, b_shape.rank() - 2) == 1;
-  if (b_is_matrix && !ta && a_shape.rank() == g.shape().rank()) {
-    return {da, reshaped(db_of(rows_of(a), rows_of(g)), b_shape)};
-  }
-  return {da, sum_to_shape(db_of(a, g), b_shape)};
+  const bool rows = matrices_in(b.shape()) == 1 && !ta && a.shape().rank() == g.shape().rank();
+  const Value left = rows ? rows_of(a) : a, right = rows ? rows_of(g) : g;
+  const Value db = tb ? gradient_of(b, right, right, left, options(true, ta))
+                      : gradient_of(b, right, left, right, options(!ta, false));
+  return {da, db};
 }
 
 ir::Cost cost(std::span<const TensorType> in, std::span<const TensorType> out, const ir::Attrs& attrs) {
@@ -144,19 +205,29 @@ const ir::OpDef matmul_def = {
     .operand_names = {"a", "b"},
     .infer = infer,
     .grad = grad,
-    .attrs = {{"ta", ir::AttrSpec::Kind::boolean}, {"tb", ir::AttrSpec::Kind::boolean}},
+    .attrs = {{"compute", ir::AttrSpec::Kind::text},
+              {"out", ir::AttrSpec::Kind::dtype},
+              {"ta", ir::AttrSpec::Kind::boolean},
+              {"tb", ir::AttrSpec::Kind::boolean}},
     .dtypes = {f32, f64},
     .cost = cost,
     .samples = samples,
 };
 
+Value matmul(Value a, Value b, const MatmulOptions& options) {
+  const auto is_compute = [&](const Value& v) { return name_of(v.dtype()) == options.compute; };
+  ir::Attrs attrs;
+  if (!options.compute.empty() && !(is_compute(a) && is_compute(b))) attrs.set("compute", options.compute);
+  if (options.out && *options.out != default_out(a.dtype(), b.dtype())) attrs.set("out", *options.out);
+  if (options.ta) attrs.set("ta", true);
+  if (options.tb) attrs.set("tb", true);
+  return ir::emit(matmul_def, {a, b}, attrs);
+}
+
 }  // namespace ops
 
 Value matmul(Value a, Value b, bool transpose_a, bool transpose_b) {
-  ir::Attrs attrs;
-  if (transpose_a) attrs.set("ta", true);
-  if (transpose_b) attrs.set("tb", true);
-  return ir::emit(ops::matmul_def, {a, b}, attrs);
+  return ops::matmul(a, b, {.ta = transpose_a, .tb = transpose_b});
 }
 
 }  // namespace aicf

@@ -67,6 +67,8 @@ std::string guarded_cone(const Draft& draft, StepId start, CellId guard, std::ve
     if (step.guard != kNoCell && step.guard != guard) {
       return "\"" + step.name + "\" has the other guard " + draft.name(draft.cells[step.guard].value);
     }
+    if (!draft.guardable[static_cast<size_t>(step.op)])
+      return "\"" + step.name + "\" is a library call, which no guard skips";
     for (CellId c : step.writes) {
       if (c == guard) return "the guard " + draft.name(draft.cells[guard].value) + " is computed from it";
       if (std::string reason = use_without_guard(draft, c, guard); !reason.empty()) return reason;

@@ -45,11 +45,13 @@ using Constraint = std::pair<StepId, StepId>;  // first runs before second
 
 class Draft {
  public:
-  Draft(const ir::Graph& g, const Options& o) : graph(g), options(o) {}
+  Draft(const ir::Graph& g, const Options& o, std::vector<char> guardable_ops)
+      : graph(g), options(o), guardable(std::move(guardable_ops)) {}
 
   const ir::Graph& graph;
   const Options& options;
-  std::vector<ir::ValueId> root;  // by value: the value whose bytes it is, found through views
+  const std::vector<char> guardable;  // by op: its kernel can be skipped on the device
+  std::vector<ir::ValueId> root;      // by value: the value whose bytes it is, found through views
   std::vector<Cell> cells;
   std::vector<Step> steps;
   std::vector<StepId> copy_of_update;  // kNoStep when there is nothing to do

@@ -85,9 +85,21 @@ ExecPlan make_plan(const ir::Graph& graph, std::vector<backend::PreparedKernel> 
 // the value, the launches, and what overlaps or is missing. docs/design.md lists what is proved.
 void check_plan(const ir::Graph& graph, const ExecPlan& plan);
 
+// Proves a captured graph, read back from the driver, against the plan: every launch's nodes are there, every plan edge
+// is a path from each node of the one launch to each of the other, what the runner adds stands before and after them,
+// no node allocates, and no copy reads host memory that the program does not own. Throws InternalError naming the first
+// fault.
+void check_captured(const ExecPlan& plan, const backend::CapturedGraph& graph);
+// Nodes on the longest path.
+int critical_path(const backend::CapturedGraph& graph);
+// The graph that a plan run without capture stands for: one node a launch, the plan's edges.
+backend::CapturedGraph graph_of(const ExecPlan& plan);
+
 std::string print(const ir::Graph& graph, const ExecPlan& plan);         // launches, buffers, edges, aliases
 std::string print_memory(const ir::Graph& graph, const ExecPlan& plan);  // totals, and the arena by offset
 std::string to_dot(const ir::Graph& graph, const ExecPlan& plan);        // launches and edges, for Graphviz
 std::string to_json(const ir::Graph& graph, const ExecPlan& plan);       // all of the plan but the kernels' code
+std::string print(const backend::CapturedGraph& graph);                  // nodes, and whom each follows
+std::string to_dot(const backend::CapturedGraph& graph);
 
 }  // namespace aicf::plan

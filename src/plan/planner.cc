@@ -96,7 +96,9 @@ class Assembler {
 
 ExecPlan make_plan(const ir::Graph& graph, std::vector<backend::PreparedKernel> kernels, const Options& options) {
   check_ops(graph, kernels.size());
-  Draft draft(graph, options);
+  std::vector<char> guardable;
+  for (const backend::PreparedKernel& kernel : kernels) guardable.push_back(kernel.guardable ? 1 : 0);
+  Draft draft(graph, options, std::move(guardable));
   find_views(draft);
   add_steps(draft);
   place_updates(draft);

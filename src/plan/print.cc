@@ -193,4 +193,32 @@ std::string to_json(const ir::Graph& graph, const ExecPlan& plan) {
          '\n';
 }
 
+std::string print(const backend::CapturedGraph& graph) {
+  constexpr const char* kKinds[] = {"kernel", "copy", "fill", "host", "allocation", "other"};
+  std::vector<std::string> after(graph.nodes.size());
+  for (const backend::GraphEdge& edge : graph.edges) {
+    std::string& list = after[static_cast<size_t>(edge.to)];
+    list += fmt::format("{}{}{}", list.empty() ? "" : ", ", edge.from, edge.programmatic ? "p" : "");
+  }
+  std::string text = fmt::format("# {} nodes, {} edges, {} on the longest path\n", graph.nodes.size(),
+                                 graph.edges.size(), critical_path(graph));
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const backend::GraphNode& node = graph.nodes[i];
+    text += fmt::format("{:4}  {:7} {}{}\n", i, kKinds[static_cast<int>(node.kind)], node.name,
+                        after[i].empty() ? "" : "  after " + after[i]);
+  }
+  return text;
+}
+
+std::string to_dot(const backend::CapturedGraph& graph) {
+  std::string dot = "digraph aicf {\n  node [fontname=\"monospace\", fontsize=10, shape=box];\n";
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    dot += fmt::format("  n{} [label=\"{}\"];\n", i, graph.nodes[i].name);
+  }
+  for (const backend::GraphEdge& edge : graph.edges) {
+    dot += fmt::format("  n{} -> n{}{};\n", edge.from, edge.to, edge.programmatic ? " [style=dashed]" : "");
+  }
+  return dot + "}\n";
+}
+
 }  // namespace aicf::plan

@@ -22,18 +22,6 @@ bool is_used(const ir::Graph& graph, ir::ValueId id) {
                      [&](const ir::Update& u) { return is(u.value) || is(u.guard); });
 }
 
-// A byte copy is what the backend's reshape kernel does.
-backend::PreparedKernel copy_kernel(backend::Backend& backend, const TensorType& type) {
-  const ir::OpDef& reshape = *ir::find_op("reshape");
-  const std::vector<TensorType> types = {type};
-  const auto dims = type.shape.dims();
-  const ir::Attrs attrs{{"shape", std::vector<int64_t>(dims.begin(), dims.end())}};
-  const backend::KernelQuery query{reshape, attrs, types, types};
-  const backend::Kernel* kernel = backend::choose(backend.kernels(), query);
-  if (kernel == nullptr) throw InternalError("no copy kernel for " + to_string(type));
-  return kernel->prepare(query);
-}
-
 }  // namespace
 
 Executable::Executable(std::shared_ptr<const Compiled> compiled, Store& store, int threads)
@@ -55,6 +43,15 @@ void Executable::bind_buffers() {
   }
   auto* arena = static_cast<char*>(store_.arena(plan().arena_bytes));
   for (const plan::Buffer& buffer : plan().buffers) {
+    if (is_input(buffer)) inputs_.push_back({nullptr, buffer.bytes});
+  }
+  const backend::HostLayout layout = backend::host_layout(inputs_);
+  memory_.emplace_back(backend, layout.bytes);
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    inputs_[i].address = static_cast<char*>(memory_.back().data()) + layout.offsets[i];
+  }
+  size_t next_input = 0;
+  for (const plan::Buffer& buffer : plan().buffers) {
     void* address = nullptr;
     switch (buffer.home) {
       case plan::Home::arena:
@@ -66,8 +63,12 @@ void Executable::bind_buffers() {
           address = store_.find(info.name)->memory.data();
           break;
         }
-        memory_.emplace_back(backend, info.type.bytes());
-        address = memory_.back().data();
+        if (is_input(buffer)) {
+          address = inputs_[next_input++].address;
+        } else {
+          memory_.emplace_back(backend, info.type.bytes());
+          address = memory_.back().data();
+        }
         own_.push_back({info.name, info.role, info.type, address, is_used(graph, buffer.owner)});
         break;
       }
@@ -90,7 +91,6 @@ void Executable::bind_buffers() {
 void Executable::bind_launches() {
   const size_t count = plan().launches.size();
   launch_buffers_.reserve(count);
-  copies_.resize(count);
   for (size_t i = 0; i < count; ++i) {
     const plan::Launch& launch = plan().launches[i];
     std::vector<void*> buffers;
@@ -100,28 +100,47 @@ void Executable::bind_launches() {
     launch_buffers_.push_back(std::move(buffers));
     backend::BoundLaunch bound;
     bound.kernel = &launch.kernel;
-    if (launch.kind == plan::LaunchKind::copy) {
-      const plan::Buffer& target = plan().buffers[static_cast<size_t>(launch.writes[0])];
-      copies_[i] = copy_kernel(store_.backend(), TensorType{u8, {static_cast<int64_t>(target.bytes)}});
-      bound.kernel = &copies_[i];
-    }
     bound.buffers = launch_buffers_.back().data();
     if (launch.guard != plan::kNoBuffer) bound.guard = static_cast<const uint8_t*>(address(launch.guard));
     launches_.push_back(bound);
   }
 }
 
-void Executable::run() { store_.queue().run(launches_, threads_); }
+bool Executable::is_input(const plan::Buffer& buffer) const {
+  return buffer.home == plan::Home::external && compiled_->graph.value(buffer.owner).role == ir::Role::input;
+}
 
-void Executable::run_eager(std::span<const int> order, const std::function<void(int launch)>& after) {
-  const int count = static_cast<int>(launches_.size());
-  if (!order.empty() && static_cast<int>(order.size()) != count) throw InternalError("run_eager: incomplete order");
-  for (int i = 0; i < count; ++i) {
-    const int at = order.empty() ? i : order[static_cast<size_t>(i)];
-    store_.queue().run(std::span(&launches_[static_cast<size_t>(at)], 1), threads_);
-    if (after) after(at);
+void Executable::make_runner(Mode mode) {
+  backend::StepSpec spec;
+  spec.inputs = inputs_;
+  spec.threads = threads_;
+  spec.error = static_cast<const int64_t*>(error_);
+  for (plan::BufferId b : plan().outputs)
+    spec.outputs.push_back({address(b), plan().buffers[static_cast<size_t>(b)].bytes});
+  for (size_t i = 0; i < launches_.size(); ++i) {
+    const plan::Launch& launch = plan().launches[i];
+    backend::StepLaunch step{launches_[i], launch.name, {}, false};
+    for (plan::BufferId b : launch.reads) step.reads_input |= is_input(plan().buffers[static_cast<size_t>(b)]);
+    spec.launches.push_back(std::move(step));
+  }
+  for (const plan::Edge& edge : plan().edges) {
+    std::vector<int>& predecessors = spec.launches[static_cast<size_t>(edge.to)].predecessors;
+    // Sorted by (from, to): a pair's hazards follow one another.
+    if (predecessors.empty() || predecessors.back() != edge.from) predecessors.push_back(edge.from);
+  }
+  runner_ = store_.queue().make_runner(std::move(spec), mode);
+  if (const backend::CapturedGraph* graph = runner_->captured()) plan::check_captured(plan(), *graph);
+}
+
+Executable::~Executable() {
+  try {
+    store_.queue().wait();  // memory that work in flight uses is not given back
+  } catch (const std::exception&) {
+    // The device failed: whoever uses it next is told.
   }
 }
+
+void Executable::run() { store_.queue().run(launches_, threads_); }
 
 void* Executable::private_state(std::string_view name) const {
   for (const OwnExternal& own : own_) {
@@ -138,19 +157,21 @@ std::string Executable::check_message(int64_t code) const {
   return line;
 }
 
-void Executable::take_input_error() {
-  if (error_ == nullptr) return;
+std::string Executable::take_input_error() {
+  if (error_ == nullptr) return {};
   backend::Queue& queue = store_.queue();
   int64_t code = 0, step = 0;
   queue.download(&code, error_, sizeof code);
-  if (code == 0) return;
+  if (code == 0) return {};
   const int64_t zero = 0;
   if (error_step_ != nullptr) {
     queue.download(&step, error_step_, sizeof step);
     queue.upload(error_step_, &zero, sizeof zero);
   }
   queue.upload(error_, &zero, sizeof zero);
-  throw Error(check_message(code) + (step > 0 ? " at step " + std::to_string(step) : "") + "; nothing was updated");
+  queue.wait();
+  if (runner_ != nullptr) runner_->clear_fault();
+  return check_message(code) + (step > 0 ? " at step " + std::to_string(step) : "") + "; nothing was updated";
 }
 
 bool Executable::makes_stale(const Executable& other) const {

@@ -40,19 +40,23 @@ class Executable {
  public:
   // Declares the graph's params and states in the store. REQUIRES the store's mutex.
   Executable(std::shared_ptr<const Compiled> compiled, Store& store, int threads);
+  Executable(const Executable&) = delete;
+  Executable& operator=(const Executable&) = delete;
+  ~Executable();
 
   const Compiled& compiled() const { return *compiled_; }
   const plan::ExecPlan& plan() const { return compiled_->plan; }
   Store& store() { return store_; }
 
-  // The bound list, in plan order. REQUIRES the store's mutex, as all that runs.
-  void run();
-  // Launch by launch, addresses looked up each time; `order` is a permutation of the launches (empty: plan order), and
-  // `after` (if any) sees each launch when it is done.
-  void run_eager(std::span<const int> order = {}, const std::function<void(int launch)>& after = nullptr);
+  // Makes the runner, capturing in graph mode: throws Error naming the launch that cannot be captured.
+  void make_runner(Mode mode);
+  const std::shared_ptr<backend::StepRunner>& runner() const { return runner_; }
 
-  // Throws Error when a label or index was out of range in what ran last, and clears it: told once.
-  void take_input_error();
+  // The bound list, in plan order, on the store's queue. REQUIRES the store's mutex, as all that runs.
+  void run();
+  // Waits for what is in flight. "" when no label or index was out of range in what ran since this was asked last; else
+  // the message, told once: the words are cleared.
+  std::string take_input_error();
   // True when a run may leave a state stale that `other`, a refresher, derives: it updates a source of it, not itself.
   bool makes_stale(const Executable& other) const;
 
@@ -60,6 +64,7 @@ class Executable {
   void* address(plan::BufferId buffer) const { return addresses_[static_cast<size_t>(buffer)]; }
 
  private:
+  bool is_input(const plan::Buffer& buffer) const;
   void bind_buffers();
   void bind_launches();
   void* private_state(std::string_view name) const;  // null when there is none
@@ -72,8 +77,9 @@ class Executable {
   std::vector<OwnExternal> own_;
   std::vector<void*> addresses_;  // by buffer
   std::vector<std::vector<void*>> launch_buffers_;
-  std::vector<backend::PreparedKernel> copies_;  // of copy launches, sized by their bytes
   std::vector<backend::BoundLaunch> launches_;
+  std::vector<backend::Block> inputs_;  // one block, in the order of own()
+  std::shared_ptr<backend::StepRunner> runner_;
   void* error_ = nullptr;  // of the input checks, or null
   void* error_step_ = nullptr;
 };

@@ -50,9 +50,12 @@ Program::Impl::Impl(std::shared_ptr<const runtime::Compiled> compiled, std::shar
     names.push_back(output.name);
     types.push_back(graph.type(output.value));
   }
-  results_ = std::make_shared<runtime::ResultPool>(std::move(names), std::move(types));
-  for (plan::BufferId buffer : compiled_->plan.outputs) output_addresses_.push_back(executable_.address(buffer));
+  executable_.make_runner(mode);
+  results_ = std::make_shared<runtime::ResultPool>(store_->backend(), std::move(names), std::move(types));
 }
+
+// Without the store's mutex: a compile that fails comes here holding it.
+Program::Impl::~Impl() { results_->detach(); }
 
 Program::Impl::Place Program::Impl::place(std::string_view name) const {
   // Inputs first, as in a feed: another program's param may have the name.
@@ -139,42 +142,106 @@ void Program::Impl::assign(std::span<const Copy> copies) {
   }
 }
 
-StepResult Program::Impl::step(std::span<const Feed> feeds, StepMode mode) {
+// Reports what the steps so far found out of range, and takes it.
+void Program::Impl::throw_on_fault() {
+  const std::shared_ptr<backend::StepRunner>& runner = executable_.runner();
+  const backend::InputFault fault = runner->fault();
+  if (fault.code == 0) return;
+  runner->wait(0);
+  const std::string message = executable_.take_input_error();
+  results_->fail(fault.step, steps_, message);
+  if (!message.empty()) throw Error(message);
+}
+
+StepResult Program::Impl::step(std::span<const Feed> feeds, const StepOptions& options) {
   const std::lock_guard<std::mutex> lock(store_->mutex());
-  check_feeds(feeds, mode);
+  throw_on_fault();
+  check_feeds(feeds, options.mode);
+  StepResult result = run(feeds, options);
+  for (size_t i = 0; i < inputs_.size(); ++i) inputs_[i].fed |= fed_[i] != 0;
+  return result;
+}
+
+StepResult Program::Impl::repeat() {
+  const std::lock_guard<std::mutex> lock(store_->mutex());
+  throw_on_fault();
+  for (const Input& input : inputs_) {
+    if (input.used && !input.fed) {
+      throw Error("repeat: input '" + input.name + "' was never fed", "step() feeds it first");
+    }
+  }
+  return run({}, {});
+}
+
+StepResult Program::Impl::run(std::span<const Feed> feeds, const StepOptions& options) {
+  if (options.stream && store_->backend().name() == "cpu") throw Error("step: the CPU backend has no streams");
+  backend::StepRunner& runner = *executable_.runner();
   StepResult::Block* block = results_->acquire();  // first: without memory for the results nothing is run
   StepResult result(block);
-  backend::Queue& queue = store_->queue();
+  if (steps_ == 0) {
+    // The pool outlives the program, in what it handed out.
+    results_->attach(executable_.runner(), [self = weak_from_this()] {
+      const std::shared_ptr<Impl> impl = self.lock();
+      if (impl == nullptr) return;
+      const std::lock_guard<std::mutex> held(impl->store_->mutex());
+      try {
+        impl->throw_on_fault();
+      } catch (const Error&) {
+        // The results of the failed steps tell.
+      }
+    });
+  }
   copies_.clear();
+  sources_.clear();
   for (const Feed& feed : feeds) {
     const auto input =
         std::find_if(inputs_.begin(), inputs_.end(), [&](const Input& i) { return i.name == feed.name; });
     if (input != inputs_.end()) {
-      queue.upload(input->address, feed.tensor.data, input->type.bytes());
+      sources_.push_back({static_cast<int>(input - inputs_.begin()), feed.tensor.data, feed.on_device});
     } else {
       copies_.push_back({store_->find(feed.name), feed.tensor.data});
     }
   }
   if (!copies_.empty()) assign(copies_);
-
-  if (mode_ == Mode::eager) {
-    executable_.run_eager(order_, observer_);
-  } else {
-    executable_.run();
-  }
-  executable_.take_input_error();
+  results_->make_room(steps_ + 1);
+  backend::StepCall call;
+  call.feeds = sources_;
+  call.mode = mode_;
+  call.order = order_;
+  call.after = &observer_;
+  call.stream = options.stream.value_or(nullptr);
+  call.ordered = options.stream.has_value();
+  call.host = block->memory.data();
+  steps_ = runner.start(call);
+  const bool done = runner.window() == UINT64_MAX;
+  results_->started(block, steps_, done);
+  if (done) throw_on_fault();
   if (makes_stale()) store_->refresh();
-
-  for (size_t i = 0; i < output_addresses_.size(); ++i) {
-    queue.download(block->tensors[i].data(), output_addresses_[i], block->tensors[i].bytes());
-  }
   return result;
+}
+
+void Program::Impl::wait() {
+  const std::lock_guard<std::mutex> lock(store_->mutex());
+  executable_.runner()->wait(0);
+  throw_on_fault();
+}
+
+void Program::Impl::set_mode(Mode mode) { mode_ = mode; }
+
+GraphInfo Program::Impl::graph_info() {
+  const std::lock_guard<std::mutex> lock(store_->mutex());
+  const backend::CapturedGraph* captured = executable_.runner()->captured();
+  const backend::CapturedGraph graph = captured != nullptr ? *captured : plan::graph_of(compiled_->plan);
+  return {captured != nullptr, static_cast<int>(graph.nodes.size()), plan::critical_path(graph),
+          static_cast<int>(compiled_->plan.launches.size())};
 }
 
 Tensor Program::Impl::read(std::string_view name) {
   const std::lock_guard<std::mutex> lock(store_->mutex());
   const Place p = place(name);
   Tensor tensor(p.type);
+  executable_.runner()->wait(0);
+  throw_on_fault();
   store_->queue().download(tensor.data(), p.address, tensor.bytes());
   return tensor;
 }
@@ -231,6 +298,11 @@ void Program::Impl::reset() {
   store_->reset();
 }
 
+void* Program::Impl::address(std::string_view name) {
+  const std::lock_guard<std::mutex> lock(store_->mutex());
+  return place(name).address;
+}
+
 TensorType Program::Impl::type(std::string_view name) {
   const std::lock_guard<std::mutex> lock(store_->mutex());
   return place(name).type;
@@ -238,6 +310,8 @@ TensorType Program::Impl::type(std::string_view name) {
 
 NamedTensors Program::Impl::snapshot(const LoadOptions& which) {
   const std::lock_guard<std::mutex> lock(store_->mutex());
+  executable_.runner()->wait(0);
+  throw_on_fault();
   NamedTensors tensors;
   for (const auto& e : store_->externals()) {
     if (!selected(*e, which)) continue;
@@ -266,7 +340,13 @@ std::vector<std::string> names_of_role(Program::Impl& impl, ir::Role role) {
 
 }  // namespace
 
-StepResult Program::step(std::span<const Feed> feeds, StepMode mode) { return checked(impl_).step(feeds, mode); }
+StepResult Program::step(std::span<const Feed> feeds, const StepOptions& options) {
+  return checked(impl_).step(feeds, options);
+}
+StepResult Program::repeat() { return checked(impl_).repeat(); }
+void Program::wait() { checked(impl_).wait(); }
+void* Program::address(const std::string& name) const { return checked(impl_).address(name); }
+GraphInfo Program::graph() const { return checked(impl_).graph_info(); }
 Tensor Program::read(const std::string& name) const { return checked(impl_).read(name); }
 void Program::write(const std::string& name, const TensorView& value) { checked(impl_).write(name, value); }
 void Program::write(const std::string& name, double value) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -21,35 +22,66 @@ struct StepResult::Block {
   std::atomic<int> references{0};
   std::shared_ptr<runtime::ResultPool> pool;  // set while handed out: a block outlives its program
   const std::vector<std::string>* names = nullptr;
-  std::vector<Tensor> tensors;
+  runtime::HostMemory memory;
+  std::vector<TensorView> views;  // into it
+  uint64_t step = 0;              // the runner's number
+  std::atomic<bool> ready{false};
+  std::string error;  // set before ready: the step's inputs were out of range, and there is nothing to read
 };
 
 namespace runtime {
 
+// The blocks of one program. A block whose step may still be running is completed when it is read, when the runner's
+// window closes on it, or when the program goes, whichever comes first.
 class ResultPool : public std::enable_shared_from_this<ResultPool> {
  public:
-  ResultPool(std::vector<std::string> names, std::vector<TensorType> types);
+  ResultPool(backend::Backend& backend, std::vector<std::string> names, std::vector<TensorType> types);
+  // Before the first step: the runner, and what to do when it reports a fault on reading (called without locks held).
+  void attach(std::shared_ptr<backend::StepRunner> runner, std::function<void()> on_fault);
+  // The program goes: completes what is handed out.
+  void detach() noexcept;
+
   // A block with one reference. Allocates only when every block is in use.
   StepResult::Block* acquire();
+  // Before step `next` is started: completes the blocks that it would take the memory of.
+  void make_room(uint64_t next);
+  // The block's step was started under this number.
+  void started(StepResult::Block* block, uint64_t step, bool ready);
+  // Returns when the block can be read. Throws Error when its step failed.
+  void complete(StepResult::Block* block);
+  // Steps first … last had an index out of range: their results, read or not yet read, are errors.
+  void fail(uint64_t first, uint64_t last, const std::string& message);
   void give_back(StepResult::Block* block) noexcept;
   const std::vector<std::string>& names() const { return names_; }
 
  private:
+  void collect(StepResult::Block& block);  // REQUIRES mutex_
+
+  backend::Backend& backend_;
   const std::vector<std::string> names_;
   const std::vector<TensorType> types_;
+  backend::HostLayout layout_;
   std::mutex mutex_;
+  std::shared_ptr<backend::StepRunner> runner_;
+  std::function<void()> on_fault_;
   std::vector<std::unique_ptr<StepResult::Block>> blocks_;
   std::vector<StepResult::Block*> free_;
+  std::vector<StepResult::Block*> pending_;  // by step modulo the window; null: none
 };
 
 }  // namespace runtime
 
-class Program::Impl {
+class Program::Impl : public std::enable_shared_from_this<Program::Impl> {
  public:
+  // Captures, in graph mode. REQUIRES the store's mutex.
   Impl(std::shared_ptr<const runtime::Compiled> compiled, std::shared_ptr<runtime::Store> store, Mode mode,
        int threads);
+  ~Impl();
 
-  StepResult step(std::span<const Feed> feeds, StepMode mode);
+  StepResult step(std::span<const Feed> feeds, const StepOptions& options);
+  StepResult repeat();
+  void wait();
+  GraphInfo graph_info();
 
   Tensor read(std::string_view name);
   void write(std::string_view name, const TensorView& value);
@@ -57,13 +89,14 @@ class Program::Impl {
   void reset();
   NamedTensors snapshot(const LoadOptions& which);
   TensorType type(std::string_view name);
+  void* address(std::string_view name);
 
   const runtime::Compiled& compiled() const { return *compiled_; }
   const std::shared_ptr<const runtime::Compiled>& shared_compiled() const { return compiled_; }
   const std::shared_ptr<runtime::Store>& store() const { return store_; }
   runtime::Executable& executable() { return executable_; }
   Mode mode() const { return mode_; }
-  void set_mode(Mode mode) { mode_ = mode; }  // takes effect at the next step
+  void set_mode(Mode mode);  // takes effect at the next step
 
   // For verification: run eagerly in this order from now on (empty: plan order), and observe launches.
   void set_eager_order(std::vector<int> order) { order_ = std::move(order); }
@@ -75,6 +108,7 @@ class Program::Impl {
     TensorType type;
     void* address;
     bool used;
+    bool fed = false;  // since the program was made
   };
   struct Place {  // where a named external lives
     ir::Role role;
@@ -83,6 +117,9 @@ class Program::Impl {
     runtime::External* external;  // null: an input
   };
 
+  // REQUIRES the store's mutex, all of these.
+  StepResult run(std::span<const Feed> feeds, const StepOptions& options);
+  void throw_on_fault();
   Place place(std::string_view name) const;
   void check_feeds(std::span<const Feed> feeds, StepMode mode);
   bool makes_stale();
@@ -100,11 +137,12 @@ class Program::Impl {
   std::atomic<Mode> mode_;
   std::vector<Input> inputs_;
   std::vector<char> fed_;  // scratch of check_feeds, one per input
-  std::vector<const void*> output_addresses_;
   std::shared_ptr<runtime::ResultPool> results_;
-  std::vector<Copy> copies_;  // scratch of step
+  std::vector<Copy> copies_;                // scratch of step
+  std::vector<backend::StepFeed> sources_;  // likewise
   size_t known_refreshers_ = 0;
   bool makes_stale_ = false;  // a step of this program leaves stale what one of those derives
+  uint64_t steps_ = 0;        // started
   std::vector<int> order_;
   std::function<void(int)> observer_;
 };

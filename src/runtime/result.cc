@@ -9,15 +9,45 @@ namespace aicf {
 
 namespace runtime {
 
-ResultPool::ResultPool(std::vector<std::string> names, std::vector<TensorType> types)
-    : names_(std::move(names)), types_(std::move(types)) {}
+ResultPool::ResultPool(backend::Backend& backend, std::vector<std::string> names, std::vector<TensorType> types)
+    : backend_(backend), names_(std::move(names)), types_(std::move(types)) {
+  std::vector<backend::Block> outputs;
+  for (const TensorType& type : types_) outputs.push_back({nullptr, type.bytes()});
+  layout_ = backend::host_layout(outputs);
+}
+
+void ResultPool::attach(std::shared_ptr<backend::StepRunner> runner, std::function<void()> on_fault) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  runner_ = std::move(runner);
+  on_fault_ = std::move(on_fault);
+  if (runner_->window() != UINT64_MAX) pending_.assign(runner_->window(), nullptr);
+}
+
+void ResultPool::detach() noexcept {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (StepResult::Block* block : pending_) {
+    if (block == nullptr) continue;
+    try {
+      collect(*block);
+    } catch (const std::exception& e) {
+      block->error = e.what();
+      block->ready.store(true, std::memory_order_release);
+    }
+  }
+  pending_.clear();
+  runner_ = nullptr;
+  on_fault_ = nullptr;
+}
 
 StepResult::Block* ResultPool::acquire() {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (free_.empty()) {
     auto block = std::make_unique<StepResult::Block>();
     block->names = &names_;
-    for (const TensorType& type : types_) block->tensors.emplace_back(type);
+    block->memory = HostMemory(backend_, layout_.bytes);
+    for (size_t i = 0; i < types_.size(); ++i) {
+      block->views.push_back({types_[i], static_cast<char*>(block->memory.data()) + layout_.offsets[i]});
+    }
     blocks_.push_back(std::move(block));
     free_.reserve(blocks_.size());  // so that give_back never allocates
     free_.push_back(blocks_.back().get());
@@ -26,13 +56,79 @@ StepResult::Block* ResultPool::acquire() {
   free_.pop_back();
   block->references.store(1, std::memory_order_relaxed);
   block->pool = shared_from_this();
+  block->step = 0;
+  block->error.clear();
+  block->ready.store(false, std::memory_order_relaxed);
   return block;
+}
+
+void ResultPool::make_room(uint64_t next) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (pending_.empty() || pending_[next % pending_.size()] == nullptr) return;
+  for (StepResult::Block* block : pending_) {
+    if (block != nullptr) collect(*block);
+  }
+}
+
+void ResultPool::started(StepResult::Block* block, uint64_t step, bool ready) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  block->step = step;
+  if (ready) {
+    block->ready.store(true, std::memory_order_release);
+  } else {
+    pending_[step % pending_.size()] = block;
+  }
+}
+
+void ResultPool::collect(StepResult::Block& block) {
+  if (block.ready.load(std::memory_order_relaxed)) return;
+  runner_->collect(block.step, block.memory.data());
+  StepResult::Block*& slot = pending_[block.step % pending_.size()];
+  if (slot == &block) slot = nullptr;
+  block.ready.store(true, std::memory_order_release);
+}
+
+void ResultPool::complete(StepResult::Block* block) {
+  if (!block->ready.load(std::memory_order_acquire)) {
+    std::shared_ptr<backend::StepRunner> runner;
+    std::function<void()> on_fault;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      runner = runner_;
+      on_fault = on_fault_;
+    }
+    // Without the lock, so that nobody who wants another result waits for this one.
+    if (runner != nullptr) {
+      runner->wait(block->step);
+      const backend::InputFault fault = runner->fault();
+      if (fault.code != 0 && fault.step <= block->step && on_fault) on_fault();
+    }
+    const std::lock_guard<std::mutex> lock(mutex_);
+    collect(*block);
+  }
+  if (!block->error.empty()) throw Error(block->error);
+}
+
+void ResultPool::fail(uint64_t first, uint64_t last, const std::string& message) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const auto& block : blocks_) {
+    const bool in_use = block->references.load(std::memory_order_relaxed) > 0;
+    if (!in_use || block->step < first || block->step > last || block->ready.load(std::memory_order_relaxed)) continue;
+    StepResult::Block*& slot = pending_[block->step % pending_.size()];
+    if (slot == block.get()) slot = nullptr;
+    block->error = message;
+    block->ready.store(true, std::memory_order_release);
+  }
 }
 
 void ResultPool::give_back(StepResult::Block* block) noexcept {
   // The block may hold the last reference to this pool: it goes when the lock is released.
   const std::shared_ptr<ResultPool> self = std::move(block->pool);
   const std::lock_guard<std::mutex> lock(mutex_);
+  if (!pending_.empty()) {
+    StepResult::Block*& slot = pending_[block->step % pending_.size()];
+    if (slot == block) slot = nullptr;
+  }
   free_.push_back(block);
 }
 
@@ -57,9 +153,11 @@ StepResult::~StepResult() {
 
 TensorView StepResult::view(std::string_view name) const {
   if (block_ == nullptr) throw Error("an empty step result was read");
+  const std::shared_ptr<runtime::ResultPool> pool = block_->pool;
+  pool->complete(block_);
   const std::vector<std::string>& names = *block_->names;
   for (size_t i = 0; i < names.size(); ++i) {
-    if (names[i] == name) return block_->tensors[i];
+    if (names[i] == name) return block_->views[i];
   }
   const std::string near = base::nearest(name, names);
   throw Error(

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "backend/api.h"
@@ -38,6 +39,28 @@ class Allocation {
   backend::Backend* backend_ = nullptr;
   void* data_ = nullptr;
   size_t bytes_ = 0;
+};
+
+// Host memory that the backend copies to fastest.
+class HostMemory {
+ public:
+  HostMemory() = default;
+  HostMemory(backend::Backend& backend, size_t bytes) : backend_(&backend), data_(backend.allocate_host(bytes)) {}
+  HostMemory(HostMemory&& other) noexcept
+      : backend_(std::exchange(other.backend_, nullptr)), data_(std::exchange(other.data_, nullptr)) {}
+  HostMemory& operator=(HostMemory other) noexcept {
+    std::swap(backend_, other.backend_);
+    std::swap(data_, other.data_);
+    return *this;
+  }
+  ~HostMemory() {
+    if (backend_ != nullptr) backend_->release_host(data_);
+  }
+  void* data() const { return data_; }
+
+ private:
+  backend::Backend* backend_ = nullptr;
+  void* data_ = nullptr;
 };
 
 struct External {

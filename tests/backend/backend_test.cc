@@ -102,21 +102,27 @@ TEST(CpuBackend, DescribesItself) {
   EXPECT_NE(cpu_backend().description().find(" thread"), std::string::npos);
 }
 
+// The message, with the hint after a newline.
+std::string failure(const char* name) {
+  try {
+    find(name);
+  } catch (const Error& error) {
+    return std::string(error.what()) + "\n" + error.hint();
+  }
+  return "none";
+}
+
 class FindTest : public testing::Test {
  protected:
-  void TearDown() override { unsetenv("AICF_PLUGIN_PATH"); }
-  // The message, with the hint after a newline.
-  static std::string failure(const char* name) {
-    try {
-      find(name);
-    } catch (const Error& error) {
-      return std::string(error.what()) + "\n" + error.hint();
+  void SetUp() override {
+    if (failure("cuda").find("was not found") == std::string::npos) {
+      GTEST_SKIP() << "the plugin is next to the library, and is found first";
     }
-    return "none";
   }
+  void TearDown() override { unsetenv("AICF_PLUGIN_PATH"); }
 };
 
-TEST_F(FindTest, Cpu) { EXPECT_EQ(&find("cpu"), &cpu_backend()); }
+TEST(Find, Cpu) { EXPECT_EQ(&find("cpu"), &cpu_backend()); }
 
 TEST_F(FindTest, CudaSaysWhatWasLookedForAndWhere) {
   setenv("AICF_PLUGIN_PATH", "/no/such/folder::/another", 1);
@@ -140,7 +146,7 @@ TEST_F(FindTest, CudaNeverCallsAPresentFileMissing) {
   EXPECT_EQ(message.find("not found"), std::string::npos) << message;
 }
 
-TEST_F(FindTest, AnotherNameListsTheNames) {
+TEST(Find, AnotherNameListsTheNames) {
   const std::string message = failure("rocm");
   for (const char* part : {"cpu", "cuda", "\"rocm\""}) EXPECT_NE(message.find(part), std::string::npos) << message;
 }

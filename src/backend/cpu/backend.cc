@@ -84,8 +84,8 @@ class CpuRunner : public StepRunner {
   void wait(uint64_t) override {}
   uint64_t window() const override { return UINT64_MAX; }
   void collect(uint64_t, void*) override {}
-  int64_t error_seen() override { return spec_.error != nullptr ? *spec_.error : 0; }
-  void clear_error() override {}
+  InputFault fault() override { return {spec_.error != nullptr ? *spec_.error : 0, steps_}; }
+  void clear_fault() override {}
 
  private:
   void run_eager(const StepCall& call) {

@@ -1,18 +1,13 @@
 #include "backend/cuda/compile.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <nvrtc.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <mutex>
 
 #include "aicf/error.h"
+#include "backend/cuda/cache.h"
 #include "backend/cuda/error.h"
 #include "backend/cuda/prelude.h"
 #include "base/hash.h"
@@ -23,21 +18,16 @@ namespace {
 // No contraction: every rounding is the one the expression says. Subnormals are flushed, as on the CPU.
 constexpr const char* kOptions[] = {"--std=c++17",     "--fmad=false",     "-ftz=true",
                                     "--prec-div=true", "--prec-sqrt=true", "-default-device"};
-// Of the layout of a cache entry.
-constexpr const char* kCacheVersion = "v1";
 
+// The kernel stands among its helpers, so that it finds its own and none of another kernel's.
 std::string definition(const Generated& kernel, const std::string& name) {
-  std::string text;
-  if (!kernel.helpers.empty())
-    text += "namespace in_" + name + " {\n" + kernel.helpers + "}\nusing namespace in_" + name + ";\n";
+  std::string text = "namespace in_" + name + " {\n" + kernel.helpers;
   text += fmt::format("extern \"C\" __global__ void __launch_bounds__({}) {}(", kernel.threads, name);
   for (const Generated::Param& p : kernel.params) text += p.declaration + ", ";
-  return text + "const u8* guard) {\nif (guard && !*guard) return;\n" + kernel.body + "}\n";
+  return text + "const u8* guard) {\nif (guard && !*guard) return;\n" + kernel.body + "}\n}\n";
 }
 
 std::string content(const Generated& kernel) { return definition(kernel, "k"); }
-
-std::string hex(uint64_t value) { return fmt::format("{:016x}", value); }
 
 std::string nvrtc_version() {
   int major = 0, minor = 0;
@@ -64,44 +54,6 @@ std::string log_of(nvrtcProgram program) {
   if (size > 0) nvrtcGetProgramLog(program, log.data());
   while (!log.empty() && (log.back() == '\0' || log.back() == '\n')) log.pop_back();
   return log;
-}
-
-std::filesystem::path cache_folder() {
-  if (const char* own = std::getenv("AICF_CACHE_DIR"); own != nullptr) return own;
-  if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg != nullptr && *xdg != '\0') {
-    return std::filesystem::path(xdg) / "aicf";
-  }
-  if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0') {
-    return std::filesystem::path(home) / ".cache" / "aicf";
-  }
-  return {};
-}
-
-// An entry: the whole key, so that a collision of hashes is seen, and a hash of the cubin, so that a torn file is.
-std::vector<char> read_entry(const std::filesystem::path& path, const std::string& key) {
-  std::ifstream file(path, std::ios::binary);
-  std::string all((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  const std::string head = key + '\0';
-  if (!file || all.size() < head.size() + 16 || !all.starts_with(head)) return {};
-  const std::string sum = all.substr(head.size(), 16);
-  std::vector<char> cubin(all.begin() + static_cast<std::ptrdiff_t>(head.size() + 16), all.end());
-  if (cubin.empty() || sum != hex(base::hash_bytes(cubin.data(), cubin.size()))) return {};
-  return cubin;
-}
-
-void write_entry(const std::filesystem::path& path, const std::string& key, const std::vector<char>& cubin) {
-  std::error_code ignored;
-  std::filesystem::create_directories(path.parent_path(), ignored);
-  std::string temporary = path.string() + ".XXXXXX";
-  const int fd = mkstemp(temporary.data());
-  if (fd < 0) return;
-  close(fd);
-  std::ofstream file(temporary, std::ios::binary);
-  file << key << '\0' << hex(base::hash_bytes(cubin.data(), cubin.size()));
-  file.write(cubin.data(), static_cast<std::streamsize>(cubin.size()));
-  file.close();
-  if (file) std::filesystem::rename(temporary, path, ignored);
-  if (!file || ignored) std::filesystem::remove(temporary, ignored);
 }
 
 // Modules by program text, while any kernel uses them: programs of one process share them.
@@ -169,17 +121,12 @@ std::vector<char> compile_program(const std::string& text, const std::string& ar
 }
 
 std::vector<char> cached_program(const std::string& text, const std::string& architecture) {
-  std::string key = fmt::format("aicf cubin {} nvrtc {} {}", kCacheVersion, nvrtc_version(), architecture);
+  std::string key = fmt::format("aicf cubin nvrtc {} {}", nvrtc_version(), architecture);
   for (const char* option : kOptions) key += std::string(" ") + option;
   key += "\n" + text;
-  const std::filesystem::path folder = cache_folder();
-  if (folder.empty()) return compile_program(text, architecture);
-  const std::filesystem::path path =
-      folder / "cubin" / kCacheVersion / (hex(base::hash_bytes(key.data(), key.size())) + ".bin");
-  std::vector<char> cubin = read_entry(path, key);
-  if (!cubin.empty()) return cubin;
-  cubin = compile_program(text, architecture);
-  write_entry(path, key, cubin);
+  if (const std::string known = read_cache("cubin", key); !known.empty()) return {known.begin(), known.end()};
+  std::vector<char> cubin = compile_program(text, architecture);
+  write_cache("cubin", key, std::string(cubin.begin(), cubin.end()));
   return cubin;
 }
 

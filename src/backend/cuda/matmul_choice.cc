@@ -1,0 +1,232 @@
+#include "backend/cuda/matmul_choice.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "backend/cuda/cache.h"
+#include "backend/cuda/error.h"
+
+namespace aicf::backend::cuda {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Of the library's list: taken by estimate, and timed.
+constexpr int kEstimated = 16;
+constexpr size_t kTimed = 8;
+// One timing is a captured run of launches, as a replayed plan makes them, of about this length.
+constexpr double kTimedMicroseconds = 200;
+constexpr int kMostLaunches = 20;
+constexpr int kRepetitions = 7;
+// A later candidate must be so much faster to be taken: less is noise.
+constexpr double kFaster = 0.98;
+
+// Stream, events and memory of its own: nothing that a program owns is touched.
+class Scratch {
+ public:
+  explicit Scratch(const MatmulBytes& bytes) {
+    check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "tuning");
+    check(cudaEventCreate(&begin_), "tuning");
+    check(cudaEventCreate(&end_), "tuning");
+    for (size_t i = 0; i < bytes.size(); ++i) ok_ = ok_ && allocate(i, bytes[i]);
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  ~Scratch() {
+    for (void* buffer : buffers_) cudaFree(buffer);
+    if (begin_ != nullptr) cudaEventDestroy(begin_);
+    if (end_ != nullptr) cudaEventDestroy(end_);
+    if (stream_ != nullptr) cudaStreamDestroy(stream_);
+  }
+
+  // False when there is not that much memory.
+  bool ok() const { return ok_; }
+
+  // Whether the algorithm runs at all. Library set-up that its first launch needs is done here.
+  bool runs(const Product& product, const Algorithm& algorithm) {
+    if (algorithm.workspace_bytes > workspace_bytes_ && !allocate(3, algorithm.workspace_bytes)) return false;
+    if (product.run(algorithm, buffers_, stream_) != CUBLAS_STATUS_SUCCESS) {
+      cudaGetLastError();
+      return false;
+    }
+    check(cudaStreamSynchronize(stream_), "trying a matmul");
+    return true;
+  }
+
+  // Microseconds of one run inside a graph; nothing when it cannot be captured. REQUIRES: runs() was true.
+  std::optional<double> time(const Product& product, const Algorithm& algorithm) {
+    check(cudaEventRecord(begin_, stream_), "tuning");
+    product.run(algorithm, buffers_, stream_);
+    const double once = elapsed();
+    const int launches = std::clamp(static_cast<int>(kTimedMicroseconds / std::max(once, 1.0)), 1, kMostLaunches);
+    const std::unique_ptr<CUgraphExec_st, Destroy> graph(capture(product, algorithm, launches));
+    if (graph == nullptr) return std::nullopt;
+    std::vector<double> times;
+    for (int i = -1; i < kRepetitions; ++i) {  // the first warms up
+      check(cudaEventRecord(begin_, stream_), "tuning");
+      check(cudaGraphLaunch(graph.get(), stream_), "tuning");
+      const double all = elapsed();
+      if (i >= 0) times.push_back(all / launches);
+    }
+    std::nth_element(times.begin(), times.begin() + kRepetitions / 2, times.end());
+    return times[kRepetitions / 2];
+  }
+
+ private:
+  struct Destroy {
+    void operator()(cudaGraphExec_t graph) const { cudaGraphExecDestroy(graph); }
+  };
+
+  bool allocate(size_t i, size_t bytes) {
+    if (buffers_[i] != nullptr) check(cudaFree(buffers_[i]), "tuning");
+    buffers_[i] = nullptr;
+    if (const cudaError_t status = cudaMalloc(&buffers_[i], std::max<size_t>(bytes, 1)); status != cudaSuccess) {
+      if (status != cudaErrorMemoryAllocation) check(status, "allocating scratch memory");
+      cudaGetLastError();
+      return false;
+    }
+    if (i == 3) workspace_bytes_ = bytes;
+    // Small numbers in every dtype: a product of zeros takes less power, and so less time, than a real one.
+    check(cudaMemsetAsync(buffers_[i], 0x3c, bytes, stream_), "tuning");
+    return true;
+  }
+
+  double elapsed() {
+    check(cudaEventRecord(end_, stream_), "tuning");
+    check(cudaEventSynchronize(end_), "timing a matmul");
+    float milliseconds = 0;
+    check(cudaEventElapsedTime(&milliseconds, begin_, end_), "tuning");
+    return 1000.0 * static_cast<double>(milliseconds);
+  }
+
+  cudaGraphExec_t capture(const Product& product, const Algorithm& algorithm, int launches) {
+    check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "tuning");
+    bool ok = true;
+    for (int i = 0; i < launches && ok; ++i) ok = product.run(algorithm, buffers_, stream_) == CUBLAS_STATUS_SUCCESS;
+    cudaGraph_t graph = nullptr;
+    ok = cudaStreamEndCapture(stream_, &graph) == cudaSuccess && ok;
+    cudaGraphExec_t ready = nullptr;
+    if (ok && cudaGraphInstantiate(&ready, graph, 0) != cudaSuccess) ready = nullptr;
+    if (graph != nullptr) cudaGraphDestroy(graph);
+    cudaGetLastError();
+    return ready;
+  }
+
+  cudaStream_t stream_ = nullptr;
+  cudaEvent_t begin_ = nullptr, end_ = nullptr;
+  void* buffers_[4] = {};
+  size_t workspace_bytes_ = 0;
+  bool ok_ = true;
+};
+
+std::string to_hex(const cublasLtMatmulAlgo_t& algo) {
+  unsigned char bytes[sizeof algo];
+  std::memcpy(bytes, &algo, sizeof algo);
+  std::string text;
+  for (const unsigned char byte : bytes) text += fmt::format("{:02x}", byte);
+  return text;
+}
+
+bool from_hex(const std::string& text, cublasLtMatmulAlgo_t& algo) {
+  unsigned char bytes[sizeof algo];
+  if (text.size() != 2 * sizeof algo) return false;
+  for (size_t i = 0; i < sizeof algo; ++i) {
+    const std::string digits = text.substr(2 * i, 2);
+    if (digits.find_first_not_of("0123456789abcdef") != std::string::npos) return false;
+    bytes[i] = static_cast<unsigned char>(std::stoi(digits, nullptr, 16));
+  }
+  std::memcpy(&algo, bytes, sizeof algo);
+  return true;
+}
+
+class Budget {
+ public:
+  explicit Budget(double* seconds) : left_(seconds), begin_(Clock::now()) {}
+  Budget(const Budget&) = delete;
+  Budget& operator=(const Budget&) = delete;
+  ~Budget() {
+    if (left_ != nullptr) *left_ -= spent();
+  }
+  bool is_spent() const { return left_ != nullptr && spent() >= *left_; }
+
+ private:
+  double spent() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
+  double* left_;
+  Clock::time_point begin_;
+};
+
+std::optional<Algorithm> by_estimate(const Product& product, Scratch& scratch) {
+  for (const Algorithm& candidate : product.candidates(kEstimated)) {
+    // Without memory to try it on, the library's word is all there is.
+    if (!scratch.ok() || scratch.runs(product, candidate)) return candidate;
+  }
+  return std::nullopt;
+}
+
+struct Measured {
+  std::optional<Algorithm> best;
+  bool complete = false;  // no candidate was left out for want of time
+};
+
+Measured by_measurement(const Product& product, Scratch& scratch, const Budget& budget) {
+  Measured result;
+  std::vector<Algorithm> candidates = product.candidates(kEstimated);
+  double best_time = 0;
+  size_t timed = 0;
+  for (const Algorithm& candidate : candidates) {
+    if (timed == kTimed) break;
+    if (result.best && budget.is_spent()) return result;
+    if (!scratch.runs(product, candidate)) continue;
+    const std::optional<double> time = scratch.time(product, candidate);
+    if (!time) continue;
+    ++timed;
+    if (result.best && *time >= kFaster * best_time) continue;
+    result.best = candidate;
+    best_time = *time;
+  }
+  result.complete = true;
+  return result;
+}
+
+std::optional<Algorithm> from_disk(const Product& product, Scratch& scratch, const std::string& key) {
+  Algorithm known;
+  if (!from_hex(read_cache("matmul", key), known.algo)) return std::nullopt;
+  if (!product.fits(known) || !scratch.runs(product, known)) return std::nullopt;
+  return known;
+}
+
+std::optional<Algorithm> choose_anew(const Product& product, const MatmulBytes& bytes, const Tuning& tuning,
+                                     const std::string& key) {
+  const Budget budget(tuning.measure ? tuning.budget_s : nullptr);
+  Scratch scratch(bytes);
+  if (!tuning.measure || !scratch.ok()) return by_estimate(product, scratch);
+  if (std::optional<Algorithm> known = from_disk(product, scratch, key)) return known;
+  if (budget.is_spent()) return by_estimate(product, scratch);
+  const Measured measured = by_measurement(product, scratch, budget);
+  if (measured.best && measured.complete) write_cache("matmul", key, to_hex(measured.best->algo));
+  return measured.best;
+}
+
+}  // namespace
+
+std::optional<Algorithm> choose_algorithm(const Product& product, const MatmulBytes& bytes, const Tuning& tuning) {
+  static std::mutex mutex;
+  // By device too: the first run on each sets the library up.
+  static auto& known = *new std::map<std::pair<int, std::string>, Algorithm>;
+  const std::string key =
+      fmt::format("matmul {} on {}{}", product.key(), blas_lt().description, tuning.measure ? ", measured" : "");
+  // Also while timing: two timings at once would disturb each other.
+  const std::lock_guard<std::mutex> lock(mutex);
+  if (const auto it = known.find({blas_lt().device, key}); it != known.end()) return it->second;
+  const std::optional<Algorithm> chosen = choose_anew(product, bytes, tuning, key);
+  if (chosen) known.emplace(std::pair(blas_lt().device, key), *chosen);
+  return chosen;
+}
+
+}  // namespace aicf::backend::cuda

@@ -1,0 +1,34 @@
+// One matmul as strided-batched products of row-major matrices.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "backend/api.h"
+
+namespace aicf::backend::cuda {
+
+// Each call: `batch` products (m × k)·(k × n), whose matrices lie these strides apart. A transposed operand is stored
+// the other way round. All in elements.
+struct MatmulShape {
+  int64_t m = 0, n = 0, k = 0;
+  bool ta = false, tb = false;
+  int64_t batch = 1;
+  int64_t a_stride = 0, b_stride = 0, out_stride = 0;
+  // Where the first matrices of each call start.
+  struct Call {
+    int64_t a = 0, b = 0, out = 0;
+    bool operator==(const Call&) const = default;
+  };
+  std::vector<Call> calls;
+};
+
+// The fewest calls: leading axes that share their strides are one batch, rows of one product where B is shared, and the
+// longest axis left is the batch. REQUIRES: the result is not empty.
+MatmulShape matmul_shape(const KernelQuery& query);
+
+// The same products one a call.
+MatmulShape unbatched(const MatmulShape& shape);
+
+}  // namespace aicf::backend::cuda

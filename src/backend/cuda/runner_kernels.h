@@ -1,0 +1,47 @@
+// The kernels that a runner adds to a plan: the first moves the staged feeds into the inputs, the last delivers.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+namespace aicf::backend::cuda {
+
+// Device words of a runner.
+struct Counters {
+  uint64_t fed = 0;    // steps whose feeds were staged: its parity is the staging slot in use
+  uint64_t steps = 0;  // done
+};
+
+// Host words that the device writes, and the host reads without waiting.
+struct Status {
+  uint64_t done = 0;        // the last step that is done
+  int64_t error = 0;        // the error word after it, until it is cleared
+  uint64_t error_step = 0;  // the first step after which it was set
+};
+
+inline constexpr int kMaxScalars = 64;
+
+// What the last kernel is passed by value.
+struct Delivery {
+  struct Piece {
+    const void* from;
+    uint32_t offset;  // in the ring's slot
+    uint32_t bytes;
+  };
+  Piece pieces[kMaxScalars];
+  uint32_t count;
+  uint32_t slot_bytes;
+  uint64_t slots;
+  char* ring;
+  Counters* counters;
+  Status* status;
+  const int64_t* error;  // or null
+  int32_t staged;        // the graph has staged feeds
+};
+
+// Enqueues the copy of slot `counters->fed % 2` (of `bytes`, a multiple of 16, at slots + parity * bytes) to `to`.
+void enqueue_stage(const void* slots, size_t bytes, void* to, const Counters* counters, cudaStream_t stream);
+void enqueue_delivery(const Delivery& delivery, cudaStream_t stream);
+
+}  // namespace aicf::backend::cuda

@@ -1,0 +1,111 @@
+// check_captured: a graph that keeps the plan's order passes, and planted faults are caught by name.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "aicf/error.h"
+#include "plan/plan.h"
+
+namespace aicf::plan {
+namespace {
+
+using backend::CapturedGraph;
+using backend::GraphNode;
+
+// a → b, a → c, b → d, c → d; b has nothing to launch when `hole`.
+ExecPlan diamond(bool hole = false) {
+  ExecPlan plan;
+  for (const char* name : {"a", "b", "c", "d"}) {
+    Launch launch;
+    launch.name = name;
+    if (!(hole && launch.name == "b")) launch.kernel.phases.push_back({});
+    plan.launches.push_back(std::move(launch));
+  }
+  plan.edges = {
+      {0, 1, Hazard::raw}, {0, 2, Hazard::raw}, {0, 2, Hazard::war}, {1, 3, Hazard::waw}, {2, 3, Hazard::raw}};
+  return plan;
+}
+
+GraphNode node(int launch, const char* name) {
+  GraphNode n;
+  n.launch = launch;
+  n.name = name;
+  return n;
+}
+
+// Feeds, the launches ("c" as two nodes, one after the other), and the delivery.
+CapturedGraph good() {
+  CapturedGraph graph;
+  graph.nodes = {node(-1, backend::kStaging), node(0, "a"), node(1, "b"), node(2, "c"), node(2, "c"), node(3, "d"),
+                 node(-1, backend::kDelivery)};
+  graph.edges = {{0, 1}, {1, 2}, {1, 3}, {3, 4}, {2, 5}, {4, 5}, {5, 6}};
+  return graph;
+}
+
+std::string fault_of(const ExecPlan& plan, const CapturedGraph& graph) {
+  try {
+    check_captured(plan, graph);
+  } catch (const InternalError& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(CapturedGraph, OneThatKeepsTheOrderPasses) {
+  EXPECT_EQ(fault_of(diamond(), good()), "");
+  EXPECT_EQ(critical_path(good()), 6);
+}
+
+TEST(CapturedGraph, ThePlansOwnGraphPasses) {
+  const CapturedGraph graph = graph_of(diamond());
+  EXPECT_EQ(graph.edges.size(), 4u);
+  EXPECT_EQ(fault_of(diamond(), graph), "");
+  EXPECT_EQ(critical_path(graph), 3);
+}
+
+TEST(CapturedGraph, ALaunchWithoutNodesPassesItsOrderOn) {
+  CapturedGraph graph = good();
+  graph.nodes[2] = node(-1, "other");
+  EXPECT_EQ(fault_of(diamond(true), graph), "");
+  graph.edges = {{0, 1}, {1, 3}, {3, 4}, {2, 5}, {5, 6}};  // c no longer before d, a only through c
+  EXPECT_NE(fault_of(diamond(true), graph), "");
+}
+
+TEST(CapturedGraph, AMissingEdgeIsCaughtByName) {
+  const std::vector<backend::GraphEdge> all = good().edges;
+  for (size_t drop = 1; drop + 1 < all.size(); ++drop) {  // all but those of feeds and delivery
+    CapturedGraph graph = good();
+    graph.edges.erase(graph.edges.begin() + static_cast<std::ptrdiff_t>(drop));
+    EXPECT_NE(fault_of(diamond(), graph), "") << drop;
+  }
+  CapturedGraph graph = good();
+  graph.edges.erase(graph.edges.begin() + 4);
+  const std::string message = fault_of(diamond(), graph);
+  EXPECT_NE(message.find("launch 3 (\"d\") must follow launch 1 (\"b\")"), std::string::npos) << message;
+}
+
+TEST(CapturedGraph, PlantedNodesAreCaught) {
+  const auto with = [](const std::function<void(CapturedGraph&)>& change) {
+    CapturedGraph graph = good();
+    change(graph);
+    return fault_of(diamond(), graph);
+  };
+  int host = 0;
+  EXPECT_NE(with([](auto& g) { g.nodes[2].kind = GraphNode::Kind::allocation; }).find("\"b\") allocates"),
+            std::string::npos);
+  EXPECT_NE(with([](auto& g) { g.nodes[2].kind = GraphNode::Kind::host; }).find("host"), std::string::npos);
+  EXPECT_NE(with([&](auto& g) { g.nodes[3].host_source = &host; }).find("does not own"), std::string::npos);
+  EXPECT_EQ(with([&](auto& g) {
+              g.nodes[3].host_source = &host;
+              g.nodes[3].host_source_owned = true;
+            }),
+            "");
+  EXPECT_NE(with([](auto& g) { g.nodes[2].launch = 4; }).find("belongs to no launch"), std::string::npos);
+  EXPECT_NE(with([](auto& g) { g.nodes[2].launch = -1; }).find("launch 1 (\"b\") has no node"), std::string::npos);
+  EXPECT_NE(with([](auto& g) { g.edges.push_back({5, 1}); }).find("cycle"), std::string::npos);
+  EXPECT_NE(with([](auto& g) { g.edges.push_back({5, 9}); }).find("nowhere"), std::string::npos);
+  EXPECT_NE(with([](auto& g) { g.edges.pop_back(); }).find("delivery"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace aicf::plan
