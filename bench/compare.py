@@ -32,13 +32,15 @@ def fail(message):
 
 
 def find_aicf(given):
+    """The command line's first words: of a bundle, or else of a build."""
     if given:
-        return pathlib.Path(given)
-    for place in ("bin/aicf", "build/cuda/aicf", "build/cpu/aicf"):  # a bundle, then builds
-        if (ROOT / place).is_file():
-            return ROOT / place
-    on_path = shutil.which("aicf")
-    return pathlib.Path(on_path) if on_path else fail("no aicf found; build it, or give --aicf PATH")
+        return [given]
+    if (ROOT / "bin" / "aicf").is_file():
+        return [str(ROOT / "run"), str(ROOT / "bin" / "aicf")]
+    for place in (ROOT / "build/cuda/aicf", ROOT / "build/cpu/aicf", shutil.which("aicf")):
+        if place and os.access(place, os.X_OK):
+            return [str(place)]
+    fail("no aicf found; build it, or give --aicf PATH")
 
 
 def find_recipe(name):
@@ -58,7 +60,7 @@ def output_of(*command):
 
 def run_aicf(args, aicf, recipe, folder, export):
     result = folder / "aicf.json"
-    command = [str(aicf), "bench", str(recipe), "--backend", args.backend, "--time", str(args.time), "--json", str(result)]
+    command = [*aicf, "bench", str(recipe), "--backend", args.backend, "--time", str(args.time), "--json", str(result)]
     if export:
         command += ["--export", str(folder), "--export-steps", str(args.check_steps)]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -229,7 +231,7 @@ def main():
     os.sched_setaffinity(0, allowed[: args.threads])  # every program goes by this
     os.environ["OMP_NUM_THREADS"] = str(args.threads)
     aicf = find_aicf(args.aicf)
-    version = output_of(str(aicf), "--version") or fail(f"{aicf} does not run")
+    version = output_of(*aicf, "--version") or fail(f"{shlex.join(aicf)} does not run")
 
     report = {"rows": [], "versions": {"AICF": version, "Python": platform.python_version()}, "missing": {}, "device": ""}
     load = os.getloadavg()[0]
