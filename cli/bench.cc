@@ -44,7 +44,7 @@ std::vector<Feed> feeds_of(const NamedTensors& batch) {
 
 // What another program needs to take the same steps, and to see that it does: the parameters before the first step, one
 // batch, and the loss of each step on it.
-void write_export(Program& program, const NamedTensors& batch, const std::string& folder, const std::string& name,
+std::vector<float> write_export(Program& program, const NamedTensors& batch, const std::string& folder, const std::string& name,
                   int64_t steps) {
   NamedTensors tensors = program.snapshot({.params = true, .states = false});
   tensors.insert(tensors.end(), batch.begin(), batch.end());
@@ -56,6 +56,7 @@ void write_export(Program& program, const NamedTensors& batch, const std::string
   tensors.emplace_back("losses", Tensor::of<float>({steps}, losses));
   write_safetensors(folder + "/" + name + ".safetensors", tensors);
   program.reset();
+  return losses;
 }
 
 // Four significant digits.
@@ -91,6 +92,7 @@ nlohmann::json bench_one(const Recipe& recipe, const Options& options, const Ben
   compile_with.loss = model.loss;
   compile_with.optimizer = build_optimizer(recipe, batches.per_epoch);
   compile_with.outputs = {{"loss", model.loss}};
+  compile_with.tune = true;
   const auto start = std::chrono::steady_clock::now();
   Program program = compile(model.model, compile_with);
   const double compile_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -101,8 +103,9 @@ nlohmann::json bench_one(const Recipe& recipe, const Options& options, const Ben
                "planned", "TFLOP/s", "of limit");
     std::fflush(stdout);
   }
+  std::vector<float> losses;
   if (!request.export_folder.empty()) {
-    write_export(program, batches.tensors[0], request.export_folder, recipe.name, request.export_steps);
+    losses = write_export(program, batches.tensors[0], request.export_folder, recipe.name, request.export_steps);
   }
 
   const BenchResult r = aicf::bench(
@@ -133,6 +136,7 @@ nlohmann::json bench_one(const Recipe& recipe, const Options& options, const Ben
                         {"flops_per_second", rate},
                         {"limit_flops_per_second", nullptr}};
   if (limit) row["limit_flops_per_second"] = *limit;
+  if (!losses.empty()) row["losses"] = losses;
   return row;
 }
 

@@ -167,6 +167,7 @@ TEST_F(Cli, BenchTimesRecipesAndExportsTheirSteps) {
   program.load(params, {.states = false});
   ASSERT_EQ(losses.size(), 1u);
   ASSERT_EQ(losses[0].second.elements(), 7);
+  EXPECT_EQ(json["rows"][0]["losses"].get<std::vector<double>>(), losses[0].second.to_doubles());
   for (int i = 0; i < 7; ++i) {
     const StepResult step = program.step({{inputs[0].first, inputs[0].second}, {inputs[1].first, inputs[1].second}});
     EXPECT_EQ(step.scalar("loss"), losses[0].second.at(i)) << i;
