@@ -30,14 +30,14 @@ def read_safetensors(path):
 class Workload:
     """layers: (kind, parameter name or None) in order; params, x, y, losses: arrays, losses those of AICF."""
 
-    def __init__(self, recipe, tensors):
+    def __init__(self, recipe, precision, tensors):
         with open(recipe, "rb") as file:
             text = tomllib.load(file)
         arrays = read_safetensors(tensors)
         self.x, self.y, self.losses = arrays.pop("x"), arrays.pop("y"), arrays.pop("losses")
         self.params = arrays
         self.name = text["name"]
-        self.precision = text.get("precision", "f32")
+        self.precision = precision
         self.loss = text.get("loss", {}).get("kind", "cross_entropy")
         optimizer = text.get("optimizer", {})
         if optimizer.get("kind", "adamw") != "adamw" or "schedule" in text:
@@ -87,6 +87,7 @@ def main(peer, package, modes, run):
     """Runs the modes of one peer on one workload, each row a line of JSON. run(workload, args, mode) returns a row."""
     parser = argparse.ArgumentParser(description=f"{peer} on a workload of AICF; bench/compare.py runs it")
     parser.add_argument("--recipe", required=True)
+    parser.add_argument("--precision", choices=["f32", "tf32", "bf16", "f16"], required=True)
     parser.add_argument("--tensors", required=True, help="the file of aicf bench --export")
     parser.add_argument("--device", choices=["cpu", "cuda"], required=True)
     parser.add_argument("--threads", type=int, required=True)
@@ -99,7 +100,7 @@ def main(peer, package, modes, run):
         emit(peer=peer, missing=str(error))
         return
     emit(peer=peer, version=version, device=device)
-    workload = Workload(args.recipe, args.tensors)
+    workload = Workload(args.recipe, args.precision, args.tensors)
     for mode in modes(args):
         start = time.perf_counter()
         try:
