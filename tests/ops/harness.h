@@ -1,6 +1,7 @@
 // What the op tests iterate over: every record × sample × dtype, and how closely results must agree.
 #pragma once
 
+#include <algorithm>
 #include <cfloat>
 #include <cmath>
 #include <set>
@@ -51,6 +52,35 @@ inline bool can_be_granted(const OpCase& c, const BoundOp& op, const ir::AliasRu
     if (!listed) return false;
   }
   return true;
+}
+
+// The cases that a GPU backend has a kernel for: not those of f64, which is for the CPU alone, and what `compute`
+// rounds is rounded, as the passes leave it.
+inline std::vector<OpCase> gpu_cases_of(const ir::OpDef& def) {
+  std::vector<OpCase> cases;
+  for (OpCase& c : cases_of(def)) {
+    ir::Graph graph = graph_of(def, c.sample).graph;
+    passes::compute_casts(graph);
+    for (const ir::Op& op : graph.ops()) {
+      if (op.def != &def) continue;
+      const BoundOp bound = bind(graph, op);
+      const auto is_wide = [](const TensorType& t) { return t.dtype == f64; };
+      if (std::any_of(bound.in.begin(), bound.in.end(), is_wide)) break;
+      if (std::any_of(bound.out.begin(), bound.out.end(), is_wide)) break;
+      if (bound.in != c.sample.inputs) {
+        const std::vector<Tensor> operands = operands_of(def, c.sample);
+        c.sample.values.clear();
+        for (size_t i = 0; i < operands.size(); ++i) {
+          c.sample.values.emplace_back(static_cast<int>(i), converted(operands[i], bound.in[i].dtype));
+        }
+        c.sample.inputs = bound.in;
+        c.sample.attrs = op.attrs;
+      }
+      cases.push_back(std::move(c));
+      break;
+    }
+  }
+  return cases;
 }
 
 inline bool runs_in(const ir::OpDef& def, DType dtype) {
