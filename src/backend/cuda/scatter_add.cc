@@ -83,6 +83,7 @@ const int begin = warp * SEGMENT, end = PICKS - begin < SEGMENT ? PICKS : begin 
 for (int i = threadIdx.x; i < WARPS * ROWS; i += WARPS * 32) count[i / ROWS][i % ROWS] = 0;
 __syncthreads();
 int below = 0;
+#pragma unroll 1
 for (int first = begin; first < end; first += 32 * MANY) {
   Id k[MANY];
 #pragma unroll
@@ -122,6 +123,7 @@ if (warp == 0) {
   if (lane == 0 && low + rows == EXTENT) start[EXTENT] = before;
 }
 __syncthreads();
+#pragma unroll 1
 for (int first = begin; first < end; first += 32 * MANY) {
   Id k[MANY];
 #pragma unroll
@@ -141,36 +143,39 @@ for (int first = begin; first < end; first += 32 * MANY) {
 }
 )cuda";
 
-// Second kernel: a thread takes L columns of MANY rows.
+// Second kernel: a thread takes L columns of MANY rows. Those without picks are copies, their reads in flight together.
 constexpr const char* kAddSorted = R"cuda(
 const Index unit = (Index)blockIdx.x * blockDim.x + threadIdx.x;
 if (unit >= UNITS) return;
 const Index column = unit % (INNER / L) * L, rest = unit / (INNER / L), slab = rest / ROW_GROUPS;
-const int first = (int)(rest % ROW_GROUPS) * MANY;
+const int first = (int)(rest % ROW_GROUPS) * MANY, rows = EXTENT - first < MANY ? EXTENT - first : MANY;
 const Index batch = slab / OUTER;
 const int* order = work + batch * PICKS;
 const int* start = work + (BATCH * (Index)PICKS + batch * (EXTENT + 1) + first);
 const T* from = updates + (slab * PICKS * INNER + column);
 const Index at = (slab * EXTENT + first) * INNER + column;
-int begin[MANY + 1];
+if (base != y) {
+  Pack<T, L> old[MANY];
 #pragma unroll
-for (int m = 0; m <= MANY; ++m) begin[m] = start[first + m < EXTENT ? m : EXTENT - first];
-Pack<T, L> old[MANY];
+  for (int m = 0; m < MANY; ++m) {
+    if (m < rows) old[m] = *(const Pack<T, L>*)(base + (at + m * (Index)INNER));
+  }
 #pragma unroll
-for (int m = 0; m < MANY; ++m) {
-  if (first + m < EXTENT && (base != y || begin[m] < begin[m + 1])) {
-    old[m] = *(const Pack<T, L>*)(base + (at + m * (Index)INNER));
+  for (int m = 0; m < MANY; ++m) {
+    if (m < rows && start[m] == start[m + 1]) *(Pack<T, L>*)(y + (at + m * (Index)INNER)) = old[m];
   }
 }
-#pragma unroll
-for (int m = 0; m < MANY; ++m) {
-  if (first + m >= EXTENT || (base == y && begin[m] == begin[m + 1])) continue;
+#pragma unroll 1
+for (int m = 0; m < rows; ++m) {
+  const int end = start[m + 1];
+  int i = start[m];
+  if (i == end) continue;
+  Pack<T, L> piece = *(const Pack<T, L>*)(base + (at + m * (Index)INNER));
   Acc sum[L];
 #pragma unroll
-  for (int l = 0; l < L; ++l) sum[l] = load(old[m].at[l]);
-  int i = begin[m];
+  for (int l = 0; l < L; ++l) sum[l] = load(piece.at[l]);
 #pragma unroll 1
-  for (; i + U <= begin[m + 1]; i += U) {
+  for (; i + U <= end; i += U) {
     Pack<T, L> more[U];
 #pragma unroll
     for (int u = 0; u < U; ++u) more[u] = *(const Pack<T, L>*)(from + order[i + u] * (Index)INNER);
@@ -181,23 +186,22 @@ for (int m = 0; m < MANY; ++m) {
     }
   }
 #pragma unroll 1
-  for (; i < begin[m + 1]; i += 4) {
+  for (; i < end; i += 4) {
     Pack<T, L> more[4];
 #pragma unroll
     for (int u = 0; u < 4; ++u) {
-      if (i + u < begin[m + 1]) more[u] = *(const Pack<T, L>*)(from + order[i + u] * (Index)INNER);
+      if (i + u < end) more[u] = *(const Pack<T, L>*)(from + order[i + u] * (Index)INNER);
     }
 #pragma unroll
     for (int u = 0; u < 4; ++u) {
-      if (i + u >= begin[m + 1]) continue;
+      if (i + u >= end) continue;
 #pragma unroll
       for (int l = 0; l < L; ++l) sum[l] = plus(sum[l], load(more[u].at[l]));
     }
   }
-  Pack<T, L> result;
 #pragma unroll
-  for (int l = 0; l < L; ++l) result.at[l] = store<T>(sum[l]);
-  *(Pack<T, L>*)(y + (at + m * (Index)INNER)) = result;
+  for (int l = 0; l < L; ++l) piece.at[l] = store<T>(sum[l]);
+  *(Pack<T, L>*)(y + (at + m * (Index)INNER)) = piece;
 }
 )cuda";
 
@@ -272,7 +276,7 @@ Generated sort(const Problem& p) {
   k.threads = static_cast<int>(warps * 32);
   k.blocks = p.d.batch * groups;
   k.body +=
-      constants({{"WARPS", warps}, {"ROWS", rows}, {"GROUPS", groups}, {"SEGMENT", segment}, {"MANY", 8}}) + kSort;
+      constants({{"WARPS", warps}, {"ROWS", rows}, {"GROUPS", groups}, {"SEGMENT", segment}, {"MANY", 4}}) + kSort;
   return k;
 }
 
