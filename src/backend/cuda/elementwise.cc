@@ -7,6 +7,7 @@
 
 #include "backend/cuda/index_space.h"
 #include "backend/cuda/scalar.h"
+#include "backend/cuda/text.h"
 
 namespace aicf::backend::cuda {
 namespace {
@@ -119,7 +120,7 @@ class Writer {
 
  private:
   // Copies move bits of any type.
-  const char* type(DType dtype) const { return region_.ops.empty() ? bits_type(size_of(dtype)) : element_type(dtype); }
+  const char* type(DType dtype) const { return region_.ops.empty() ? bits_type(dtype) : c_type(dtype); }
   DType result_dtype(size_t r) const { return scalars_.dtype(region_.results[r].value); }
   // The last pack may have fewer elements.
   bool partial() const { return plan_.elements % plan_.width != 0; }
@@ -150,9 +151,9 @@ class Writer {
     if (plan_.access[k] == Access::repeated) {
       body_ += fmt::format("const {} a{} = x{}[{}];\n", type(o.dtype), k, k, index_.offset(strides, "c", o.offset));
     } else if (plan_.access[k] == Access::pack) {
-      // A dense one needs no rows.
-      const std::string at =
-          is_dense(plan_.space, k) ? "i + " + index_.number(o.offset) : index_.offset(strides, "c", o.offset);
+      std::string at = index_.offset(strides, "c", o.offset);
+      // A dense one needs no coordinates.
+      if (is_dense(plan_.space, k)) at = o.offset == 0 ? "i" : "i + " + index_.number(o.offset);
       body_ += fmt::format("const Pack<{0}, {1}> a{2} = load_pack<{1}>(x{2} + ({3}){4});\n", type(o.dtype), plan_.width,
                            k, at, tail());
     } else if (plan_.access[k] == Access::row) {

@@ -4,7 +4,7 @@
 #include "backend/cuda/code.h"
 #include "backend/cuda/index_space.h"
 #include "backend/cuda/kernels.h"
-#include "backend/cuda/scalar.h"
+#include "backend/cuda/text.h"
 
 namespace aicf::backend::cuda {
 namespace {
@@ -18,7 +18,7 @@ std::string converted(DType dtype, const std::string& x) {
     case DType::f16:
       return "to_f16(to_f32(" + x + "))";
     default:
-      return fmt::format("({}){}", element_type(dtype), x);
+      return fmt::format("({}){}", c_type(dtype), x);
   }
 }
 
@@ -33,7 +33,7 @@ PreparedKernel prepare(const KernelQuery& query) {
   while (width > n) width /= 2;
   const Grid grid = grid_for((n + width - 1) / width);
   const IndexText index(n);
-  const std::string type = element_type(out.dtype);
+  const std::string type = c_type(out.dtype);
   Generated g;
   g.what = fmt::format("iota {}", to_string(out));
   g.params = {{type + "* y", 0}};

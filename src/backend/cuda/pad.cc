@@ -7,7 +7,7 @@
 #include "backend/cuda/code.h"
 #include "backend/cuda/index_space.h"
 #include "backend/cuda/kernels.h"
-#include "backend/cuda/scalar.h"
+#include "backend/cuda/text.h"
 
 namespace aicf::backend::cuda {
 namespace {
@@ -39,7 +39,7 @@ Axes axes_of(const KernelQuery& query) {
 std::string value_text(const KernelQuery& query) {
   uint64_t bits = 0;
   set_element(query.out[0].dtype, &bits, 0, query.attrs.get_float("value"));
-  return fmt::format("({}){:#x}ull", bits_type(size_of(query.out[0].dtype)), bits);
+  return fmt::format("({}){:#x}ull", bits_type(query.out[0].dtype), bits);
 }
 
 // Statements that define `inside` and the offset `at` in the operand, of the result's element `index`.
@@ -64,7 +64,7 @@ PreparedKernel prepare(const KernelQuery& query) {
   while (width > n) width /= 2;
   const Grid grid = grid_for((n + width - 1) / width);
   const IndexText index(n);
-  const std::string type = bits_type(size);
+  const std::string type = bits_type(query.out[0].dtype);
   Generated g;
   g.what = ir::call_text(query.def, query.in);
   g.params = {{"const " + type + "* x", 0}, {type + "* y", 1}};

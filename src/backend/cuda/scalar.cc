@@ -1,9 +1,12 @@
 #include "backend/cuda/scalar.h"
 
+#include <array>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "aicf/error.h"
+#include "backend/cuda/text.h"
 
 namespace aicf::backend::cuda {
 namespace {
@@ -60,7 +63,9 @@ int logic(Scalars& s, DType result, Operands in) {
 
 template <class Op, class T>
 int choose_as(Scalars& s, DType result, Operands in) {
-  return s.result(result, Op()(s.text<bool>(in[0]), s.text<T>(in[1]), s.text<T>(in[2])));
+  const Condition condition = s.text<bool>(in[0]);
+  const Text<T> a = s.text<T>(in[1]), b = s.text<T>(in[2]);
+  return s.result(result, Op()(condition, a, b));
 }
 // Moves bits: none is rounded.
 template <class Op, int kArity>
@@ -69,8 +74,9 @@ int choose(Scalars& s, DType result, Operands in) {
     case DType::bf16:
     case DType::f16: {
       const auto bits = [&](int value) { return Text<uint16_t>{&s.printer(), s.element(value) + ".bits"}; };
-      const auto chosen = Op()(s.text<bool>(in[0]), bits(in[1]), bits(in[2]));
-      return s.variable(result, s.printer().assign(element_type(result), "{" + chosen.name + "}"));
+      const Condition condition = s.text<bool>(in[0]);
+      const Text<uint16_t> a = bits(in[1]), b = bits(in[2]), chosen = Op()(condition, a, b);
+      return s.variable(result, s.printer().assign(c_type(result), "{" + chosen.name + "}"));
     }
     case DType::i64:
       return choose_as<Op, int64_t>(s, result, in);
@@ -91,7 +97,7 @@ int convert(Scalars& s, DType result, Operands in) {
   if (from == result) return s.variable(result, s.element(in[0]));
   const std::string x = is_half(from) ? s.text<float>(in[0]).name : s.element(in[0]);
   const auto assign = [&](const std::string& call) {
-    return s.variable(result, s.printer().assign(element_type(result), call));
+    return s.variable(result, s.printer().assign(c_type(result), call));
   };
   switch (result) {
     case DType::bf16:
@@ -121,29 +127,6 @@ constexpr Row kRows[] = {
 };
 
 }  // namespace
-
-const char* element_type(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-      return "float";
-    case DType::bf16:
-      return "bf16";
-    case DType::f16:
-      return "f16";
-    case DType::i64:
-      return "i64";
-    case DType::i32:
-      return "int";
-    case DType::u8:
-    case DType::boolean:
-      return "u8";
-    case DType::f64:
-      break;
-  }
-  throw InternalError("f64 in a CUDA kernel");
-}
-
-const char* bits_type(size_t bytes) { return bytes == 1 ? "u8" : bytes == 2 ? "u16" : bytes == 4 ? "u32" : "u64"; }
 
 int Scalars::add(Value value) {
   values_.push_back(std::move(value));
@@ -183,7 +166,7 @@ template <class T>
 int Scalars::result(DType dtype, const Text<T>& text) {
   if constexpr (std::is_same_v<T, bool>) return add({dtype, {}, text.name});
   if (!is_half(dtype)) return variable(dtype, text.name);
-  return variable(dtype, printer_.assign(element_type(dtype),
+  return variable(dtype, printer_.assign(c_type(dtype),
                                          dtype == bf16 ? "to_bf16(" + text.name + ")" : "to_f16(" + text.name + ")"));
 }
 

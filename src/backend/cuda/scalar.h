@@ -11,11 +11,6 @@
 
 namespace aicf::backend::cuda {
 
-// The C type of an element in memory, as in prelude.h. REQUIRES: not f64.
-const char* element_type(DType dtype);
-// Unsigned bits of this many bytes: 1, 2, 4 or 8.
-const char* bits_type(size_t bytes);
-
 // Values are rounded to their dtype as if each were written to memory and read again, so a chain of ops has the bits of
 // the ops run one by one. The numbers returned name the values.
 class Scalars {

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "backend/cuda/index_space.h"
-#include "backend/cuda/scalar.h"
+#include "backend/cuda/text.h"
 
 namespace aicf::backend::cuda {
 namespace {
@@ -48,7 +48,7 @@ std::vector<Generated> move_segments(const KernelQuery& query, const Segments& s
   }
   const int64_t rows = segments.whole.shape.elements() / width / row;
   const IndexText index(segments.whole.shape.elements());
-  const std::string type = bits_type(size);
+  const std::string type = bits_type(segments.whole.dtype);
   const bool reads = direction == Direction::gather;
   std::vector<Generated> kernels;
   for (size_t first = 0; first < parts.size(); first += kMaxParts) {

@@ -47,6 +47,11 @@ const char* c_type(DType dtype) {
   throw InternalError("no CUDA kernel computes in f64");
 }
 
+const char* bits_type(DType dtype) {
+  const size_t bytes = size_of(dtype);
+  return bytes == 1 ? "u8" : bytes == 2 ? "u16" : bytes == 4 ? "u32" : "u64";
+}
+
 const char* wide_type(DType dtype) { return is_float(dtype) ? "float" : dtype == i64 ? "i64" : "int"; }
 
 const char* index_type(int64_t elements) { return elements < (int64_t{1} << 30) * 2 - (1 << 20) ? "int" : "i64"; }

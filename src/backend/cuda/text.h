@@ -19,6 +19,8 @@ std::string types(std::initializer_list<std::pair<const char*, std::string>> lis
 
 // The type of an element in memory, as prelude.h names it.
 const char* c_type(DType dtype);
+// Its bits alone; f64 has some too.
+const char* bits_type(DType dtype);
 // What a dtype is compared and summed in: float, int or i64.
 const char* wide_type(DType dtype);
 // What holds an index below `elements`, with room to spare: int or i64.

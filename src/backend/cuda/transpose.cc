@@ -7,7 +7,7 @@
 #include "backend/cuda/elementwise.h"
 #include "backend/cuda/index_space.h"
 #include "backend/cuda/kernels.h"
-#include "backend/cuda/scalar.h"
+#include "backend/cuda/text.h"
 
 namespace aicf::backend::cuda {
 namespace {
@@ -56,7 +56,7 @@ Generated tiled(const KernelQuery& query, const Tiles& t) {
   for (const int64_t extent : {t.rows, t.columns}) blocks.push_back((extent + side - 1) / side);
 
   const IndexText index(query.out[0].shape.elements());
-  const std::string type = bits_type(size_of(query.out[0].dtype));
+  const std::string type = bits_type(query.out[0].dtype);
   Generated g;
   g.what = ir::call_text(query.def, query.in);
   g.params = {{"const " + type + "* x", 0}, {type + "* y", 1}};
