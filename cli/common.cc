@@ -5,12 +5,17 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 
 namespace aicf::cli {
 
 void add_recipe_options(CLI::App& app, Options& options) {
   app.add_option("RECIPE", options.recipe, "a recipe file (TOML)")->required();
+  add_common_options(app, options);
+}
+
+void add_common_options(CLI::App& app, Options& options) {
   app.add_option("--backend", options.backend, "auto, cpu or cuda")->capture_default_str();
   app.add_option("--mode", options.mode, "how the plan is run")
       ->check(CLI::IsMember({"graph", "replay", "eager"}))
@@ -36,6 +41,7 @@ Recipe recipe_of(const Options& options) {
   std::vector<std::string> sets = options.sets;
   if (options.steps) sets.push_back(fmt::format("train.steps={}", *options.steps));
   if (options.seed) sets.push_back(fmt::format("train.seed={}", *options.seed));
+  if (!options.precision.empty()) sets.push_back("precision=" + options.precision);
   return load_recipe(options.recipe, sets);
 }
 
@@ -120,6 +126,17 @@ NamedTensors weights_of(const Program& program) {
 void check_json(const std::string& path) {
   if (path.empty() || std::ofstream(path, std::ios::app)) return;
   throw Error(fmt::format("{}: cannot be written", path), "--json takes the name of a file to create");
+}
+
+void make_folder(const std::string& path, const std::string& option) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) throw Error(fmt::format("{}: {}", path, error.message()), option + " takes a folder to write to");
+}
+
+std::string bytes_text(size_t bytes) {
+  return bytes < (1u << 20) ? fmt::format("{:.1f} KiB", static_cast<double>(bytes) / 1024)
+                            : fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
 }
 
 void write_json(const std::string& path, const nlohmann::json& document) {

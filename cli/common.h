@@ -25,6 +25,7 @@ struct Options {
   std::string mode = "graph";
   std::optional<int64_t> steps;
   std::optional<int64_t> seed;
+  std::string precision;  // "": the recipe's
   std::vector<std::string> sets;
   bool no_alias = false;
   bool no_reuse = false;
@@ -32,8 +33,9 @@ struct Options {
   std::string json;
 };
 
-// Adds the options to a subcommand; `steps` and `seed` for those that train.
+// Adds the options to a subcommand: RECIPE and what every use of one takes; `steps` and `seed` for those that train.
 void add_recipe_options(CLI::App& app, Options& options);
+void add_common_options(CLI::App& app, Options& options);  // without RECIPE
 void add_training_options(CLI::App& app, Options& options);
 
 // The recipe with --set, --steps and --seed applied.
@@ -61,16 +63,29 @@ NamedTensors weights_of(const Program& program);
 
 // Throws Error when a file was asked for and cannot be written: before the work, not after it.
 void check_json(const std::string& path);
+// Throws Error naming the option when there is no such folder and none can be made.
+void make_folder(const std::string& path, const std::string& option);
 // Writes the document when a file was asked for. Throws Error when it cannot be written.
 void write_json(const std::string& path, const nlohmann::json& document);
 
+std::string bytes_text(size_t bytes);  // "3.2 MiB"
+
 // One line on standard error, with the hint.
 void print_error(const std::string& message, const std::string& hint);
+
+struct BenchRequest {
+  std::vector<std::string> recipes;
+  double seconds = 1;  // of each measurement
+  int64_t steps = 0;   // of a timed batch; 0: as many as take 50 ms
+  std::string export_folder;
+  int64_t export_steps = 20;
+};
 
 // The commands.
 int train(const Options& options, const std::string& out);
 int eval(const Options& options, const std::string& weights);
 int verify(const Options& options, int orders);
+int bench(const Options& options, const BenchRequest& request);
 int dump(const Options& options, const std::string& stage, const std::string& format);
 int ops(const std::string& name, const std::string& json);
 int info(const std::string& json);

@@ -17,6 +17,7 @@ struct CommandLine {
   Options options;
   std::string out, weights, stage = "opt", format = "text", op;
   int orders = 20;
+  BenchRequest request;
   std::function<int()> run;
 
   // Throws Error on a first word that is no command: CLI11 would only say that one is required.
@@ -68,6 +69,23 @@ struct CommandLine {
     add_training_options(*verify_app, options);
     verify_app->add_option("--orders", orders, "random topological orders to try")
         ->check(CLI::NonNegativeNumber)
+        ->capture_default_str();
+
+    CLI::App* bench_app =
+        command("bench", "time the step of each recipe", [this] { return cli::bench(options, request); });
+    bench_app->add_option("RECIPE", request.recipes, "recipe files (TOML)")->required();
+    add_common_options(*bench_app, options);
+    bench_app->add_option("--precision", options.precision, "f32, tf32, bf16 or f16 instead of the recipe's");
+    bench_app->add_option("--time", request.seconds, "seconds for each of the two measurements")
+        ->check(CLI::NonNegativeNumber)
+        ->capture_default_str();
+    bench_app->add_option("--steps", request.steps, "steps of a timed batch (default: as many as take 50 ms)")
+        ->check(CLI::PositiveNumber);
+    bench_app->add_option("--export", request.export_folder,
+                          "folder for NAME.safetensors: the weights before the first step, one batch, and the losses "
+                          "of the first steps on it");
+    bench_app->add_option("--export-steps", request.export_steps, "how many losses")
+        ->check(CLI::PositiveNumber)
         ->capture_default_str();
 
     CLI::App* dump_app =

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <csignal>
-#include <filesystem>
 #include <memory>
 #include <optional>
 
@@ -26,11 +25,6 @@ int64_t parameters(const Program& program) {
   return count;
 }
 
-std::string bytes_text(size_t bytes) {
-  return bytes < (1u << 20) ? fmt::format("{:.1f} KiB", static_cast<double>(bytes) / 1024)
-                            : fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
-}
-
 void print_header(const Recipe& recipe, const Program& program, int64_t steps) {
   std::string chosen;
   for (const BackendInfo& backend : list_backends()) {
@@ -42,12 +36,6 @@ void print_header(const Recipe& recipe, const Program& program, int64_t steps) {
              bytes_text(program.memory().arena));
   for (const std::string& name : program.untrained())
     fmt::print("not trained: {} (no path to the loss, or frozen)\n", name);
-}
-
-void make_folder(const std::string& path) {
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (error) throw Error(fmt::format("{}: {}", path, error.message()), "--out takes a folder to write to");
 }
 
 }  // namespace
@@ -63,7 +51,7 @@ int train(const Options& options, const std::string& out) {
   Program program = compile_training(model, recipe, per_epoch, options);
   std::unique_ptr<MetricsWriter> metrics;
   if (!out.empty()) {
-    make_folder(out);
+    make_folder(out, "--out");
     metrics = std::make_unique<MetricsWriter>(out + "/metrics.jsonl");
   }
   print_header(recipe, program, steps);

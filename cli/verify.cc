@@ -40,14 +40,15 @@ int verify(const Options& options, int orders) {
   nlohmann::json rows = nlohmann::json::array();
   int different = 0;
   for (const VerifyRow& row : aicf::verify(model.model, compile_with, feeds, verify_options)) {
-    fmt::print("  {:<36} {}\n", row.name, row.equal ? "equal" : "DIFFERENT");
+    const bool bounded = row.equal && !row.detail.empty();
+    fmt::print("  {:<36} {}\n", row.name, !row.equal ? "DIFFERENT" : bounded ? row.detail : "equal");
     if (!row.equal) {
       fmt::print("      {}\n", row.detail);
       ++different;
     }
     rows.push_back({{"name", row.name}, {"equal", row.equal}, {"detail", row.detail}});
   }
-  fmt::print("{}\n", different == 0 ? fmt::format("all {} bit-equal", rows.size())
+  fmt::print("{}\n", different == 0 ? fmt::format("all {} hold", rows.size())
                                     : fmt::format("{} of {} differ", different, rows.size()));
   write_json(options.json, {{"recipe", recipe.name}, {"steps", steps}, {"rows", rows}});
   return different == 0 ? kOk : kCheckFailed;

@@ -1,6 +1,7 @@
 // Everything a program that uses AICF needs. Start reading at program.h (compile and step) and model.h.
 #pragma once
 
+#include "aicf/bench.h"
 #include "aicf/data.h"
 #include "aicf/dtype.h"
 #include "aicf/error.h"

@@ -155,7 +155,7 @@ struct CompileOptions {
   // Differentiated when given. With an optimizer, each step updates the parameters; the output "loss" is added.
   Value loss = {};
   optim::Optimizer optimizer = {};
-  // What the step returns besides the loss. Empty: the model's own outputs.
+  // What the step returns besides the loss, which may be listed too. Empty: the model's own outputs.
   std::vector<std::pair<std::string, Value>> outputs = {};
   // Whether the model's own state updates (Model::update) run. Default: yes with a loss, and when `outputs` is empty
   // too (the model's step as declared); no for a program that only computes `outputs` (an evaluation).

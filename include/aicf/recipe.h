@@ -31,15 +31,18 @@ struct RecipeLayer {
 };
 
 struct Recipe {
-  std::string name;  // "": the file's name without folder and extension
+  std::string name;               // "": the file's name without folder and extension
+  std::string precision = "f32";  // of matrix products: f32, tf32, bf16 or f16; parameters stay f32
 
   struct Data {
-    std::string kind = "fashion-mnist";      // or synthetic: fixed random examples
+    // Or synthetic: inputs and targets N(0, 1), labels uniform over the classes; element i of a tensor is the Philox
+    // draw (train.seed, data.train.NAME or data.test.NAME, i), so the examples are the same on every machine.
+    std::string kind = "fashion-mnist";
     std::vector<int64_t> shape;              // of one input; default [28, 28] for fashion-mnist, [16] for synthetic
     std::string path = kFashionMnistFolder;  // fashion-mnist: its folder
     double mean = 0.2860;                    // fashion-mnist: pixels become (x / 255 - mean) / deviation
     double deviation = 0.3530;
-    int64_t examples = 1024;            // synthetic
+    int64_t examples = 1024;            // synthetic: train.batch times the number of distinct batches
     int64_t classes = 10;               // synthetic: of the labels, for cross_entropy
     std::vector<int64_t> target = {1};  // synthetic: shape of one target, for mse
   } data;

@@ -81,7 +81,9 @@ Graph program_graph(const Model& model, const CompileOptions& options) {
   for (const auto& [name, value] : options.outputs) {
     check_owner(model, value, "output '" + name + "'");
     if (name.empty()) throw Error("output with an empty name");
-    graph.add_output(name, rewriter.map(value.id()));
+    const ValueId mapped = rewriter.map(value.id());
+    if (name == kLoss && graph.find_output(name) == mapped) continue;
+    graph.add_output(name, mapped);
   }
   return graph;
 }

@@ -33,6 +33,7 @@ Names activations() {
 const std::vector<RecipeKey>& table() {
   static const std::vector<RecipeKey> rows = {
       {"", "name", SLOT(name)},
+      {"", "precision", SLOT(precision), kAny, {"f32", "tf32", "bf16", "f16"}},
       {"", "model", SLOT(model)},
 
       {"data", "kind", SLOT(data.kind), kAny, {"fashion-mnist", "synthetic"}},

@@ -6,11 +6,19 @@
 #include "aicf/error.h"
 #include "ops/defs.h"
 #include "ops/numeric.h"
+#include "ops/reduce.h"
 #include "ops/reduce_samples.h"
 #include "ops/structural.h"
 
 namespace aicf {
 namespace ops {
+
+ReduceDims reduce_dims(const Shape& x, const ir::Attrs& attrs) {
+  const std::vector<int64_t> axes = attrs.has("axis") ? std::vector{attrs.get_int("axis")} : attrs.get_ints("axes");
+  const int begin = static_cast<int>(axes.front()), end = static_cast<int>(axes.back()) + 1;
+  return {product(x, 0, begin), product(x, begin, end), product(x, end, x.rank())};
+}
+
 namespace {
 
 using ir::GradCtx;
@@ -117,9 +125,8 @@ Value product_of_others(Value x) {
 GradResult grad_prod(const GradCtx& ctx) {
   const Value x = ctx.in[0];
   const Shape shape = x.shape();
-  const std::vector<int64_t> axes = axes_of(ctx);
-  const int begin = static_cast<int>(axes.front()), end = static_cast<int>(axes.back()) + 1;
-  const Shape folded{product(shape, 0, begin), product(shape, begin, end), product(shape, end, shape.rank())};
+  const ReduceDims dims = reduce_dims(shape, ctx.op.attrs);
+  const Shape folded{dims.outer, dims.n, dims.inner};
   const Value others = reshaped(product_of_others(reshaped(widen(x), folded)), shape);
   return {cast(widen(kept(ctx, *ctx.cotangents[0])) * others, x.dtype())};
 }

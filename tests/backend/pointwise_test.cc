@@ -8,6 +8,7 @@
 #include <functional>
 #include <limits>
 #include <random>
+#include <tuple>
 
 #include "backend/cpu/pointwise.h"
 #include "backend/cpu/pointwise_tables.h"
@@ -239,6 +240,13 @@ TEST(Cast, ToIntegersTruncatesAndSaturates) {
   EXPECT_EQ(cast<uint8_t>(f32, boolean, std::vector<float>{0.f, -0.f, 0.1f, kQuiet, 256.f}),
             (std::vector<uint8_t>{0, 0, 1, 1, 1}));
   EXPECT_EQ(cast<uint8_t>(i32, boolean, std::vector<int32_t>{0, 256, -1}), (std::vector<uint8_t>{0, 1, 1}));
+  // A subnormal is not 0.
+  on_every_target([&](const char* target) {
+    EXPECT_EQ(cast<uint8_t>(f32, boolean, std::vector<float>(40, 0x1p-149f)), std::vector<uint8_t>(40, 1)) << target;
+  });
+  EXPECT_EQ(cast<uint8_t>(f64, boolean, std::vector<double>{0x1p-1074, -0x1p-1030, -0.0}),
+            (std::vector<uint8_t>{1, 1, 0}));
+  EXPECT_EQ(cast<uint8_t>(bf16, boolean, std::vector<uint16_t>{1, 0x8001, 0x8000}), (std::vector<uint8_t>{1, 1, 0}));
 }
 
 TEST(Cast, EveryPairExists) {
@@ -421,30 +429,41 @@ TEST(Pointwise, EmptyTensorsLaunchNothing) {
   }
 }
 
-TEST(Pointwise, PrintsAsCuda) {
-  namespace print = ops::pointwise::printing;
+namespace print = ops::pointwise::printing;
+
+// The statements of an expression on operands called a, b, …
+template <class... T, class Op>
+std::string printed(Op op) {
   print::Printer printer;
-  const print::Text y = print::op_relu(print::Text{&printer, "x"});
-  EXPECT_EQ(printer.statements(), "const bool t0 = x < 0x0p+0f;\nconst float t1 = t0 ? 0x0p+0f : x;\n");
-  EXPECT_EQ(y.name, "t1");
-  // Every expression prints, and its value is one of its temporaries.
-  const auto expect_prints = [](const char* name, auto op, auto... operands) {
-    print::Printer p;
-    const print::Text v = op(print::Text{&p, operands}...);
-    EXPECT_NE(p.statements().find(" " + v.name + " = "), std::string::npos) << name;
-  };
-#define OPERANDS_1 "a"
-#define OPERANDS_2 "a", "b"
-#define OPERANDS_3 "c", "a", "b"
-#define PRINT(name, arity) \
-  expect_prints(           \
-      #name, [](auto... x) { return print::op_##name(x...); }, OPERANDS_##arity);
-#define PRINT_real(name, arity) PRINT(name, arity)
-#define PRINT_arith(name, arity) PRINT(name, arity)
-#define PRINT_compare(name, arity) PRINT(name, arity)
-#define PRINT_test(name, arity) PRINT(name, arity)
-#define PRINT_logic(name, arity) PRINT(name, arity)
-#define PRINT_choose(name, arity) PRINT(name, arity)
+  char name = 'a';
+  std::tuple<print::Text<T>...> operands{print::Text<T>{&printer, std::string(1, name++)}...};
+  const auto y = std::apply(op, operands);
+  EXPECT_NE(printer.statements().find(" " + y.name + " = "), std::string::npos) << printer.statements();
+  return printer.statements();
+}
+
+TEST(Pointwise, PrintsAsCuda) {
+#define OP(name) [](auto... x) { return print::op_##name(x...); }
+  // Choices and signs are on bits.
+  EXPECT_EQ(printed<float>(OP(relu)),
+            "const bool t0 = a < 0x0p+0f;\n"
+            "const float t1 = __uint_as_float(t0 ? __float_as_uint(0x0p+0f) : __float_as_uint(a));\n");
+  EXPECT_EQ(printed<float>(OP(neg)), "const float t0 = __uint_as_float(__float_as_uint(a) ^ 0x80000000u);\n");
+  // Integers wrap.
+  EXPECT_EQ((printed<int32_t, int32_t>(OP(add))), "const int t0 = (int)((unsigned int)a + (unsigned int)b);\n");
+  EXPECT_EQ((printed<int64_t>(OP(neg))),
+            "const long long t0 = (long long)((unsigned long long)0 - (unsigned long long)a);\n");
+  EXPECT_EQ((printed<bool, uint8_t, uint8_t>(OP(select))), "const unsigned char t0 = a ? b : c;\n");
+  // Every expression prints, for every type of its domain.
+#define TYPES_1(T) T
+#define TYPES_2(T) T, T
+#define PRINT(name, arity, T) printed<TYPES_##arity(T)>(OP(name));
+#define PRINT_real(name, arity) PRINT(name, arity, float)
+#define PRINT_test(name, arity) PRINT(name, arity, float)
+#define PRINT_arith(name, arity) PRINT(name, arity, float) PRINT(name, arity, int32_t) PRINT(name, arity, int64_t)
+#define PRINT_compare(name, arity) PRINT_arith(name, arity) PRINT(name, arity, uint8_t)
+#define PRINT_logic(name, arity) PRINT(name, arity, bool)
+#define PRINT_choose(name, arity) printed<bool, float, float>(OP(name));
 #define PRINT_convert(name, arity)
 #define AICF_POINTWISE(name, arity, domain) PRINT_##domain(name, arity)
 #include "ops/ops.def"

@@ -14,6 +14,8 @@
 #include <sstream>
 
 #include "aicf/data.h"
+#include "aicf/program.h"
+#include "aicf/recipe.h"
 #include "aicf/safetensors.h"
 
 namespace aicf {
@@ -116,7 +118,7 @@ TEST_F(Cli, TheSameSeedGivesTheSameWeights) {
 TEST_F(Cli, VerifyPasses) {
   const Result r = run("verify " + kRecipe + " --steps 2 --orders 2");
   EXPECT_EQ(r.code, 0) << r.out << r.err;
-  EXPECT_NE(r.out.find("bit-equal"), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("hold"), std::string::npos) << r.out;
 }
 
 TEST_F(Cli, DumpsEveryStage) {
@@ -129,6 +131,58 @@ TEST_F(Cli, DumpsEveryStage) {
   EXPECT_TRUE(nlohmann::json::accept(run("dump " + kRecipe + " --stage plan --format json").out));
   refuses("dump " + kRecipe + " --stage plam", {"plam", "plan"});
   refuses("dump " + kRecipe + " --stage plan --format svg", {"svg", "dot"});
+}
+
+// The file of --export holds all that another program needs to take the same steps.
+TEST_F(Cli, BenchTimesRecipesAndExportsTheirSteps) {
+  const std::string recipes = AICF_SOURCE_DIR "/recipes/";
+  const std::string tiny = recipes + "mlp-tiny-mini.toml", deep = recipes + "mlp-64x6-mini.toml";
+  const Result r = run("bench " + tiny + " " + deep + " --backend cpu --time 0 --steps 2 --export " + path("x") +
+                       " --export-steps 7 --json " + path("bench.json"));
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(r.out.find("mlp-64x6-mini"), std::string::npos) << r.out;
+  const auto json = nlohmann::json::parse(contents(path("bench.json")));
+  ASSERT_EQ(json["rows"].size(), 2u);
+  for (const auto& row : json["rows"]) {
+    for (const char* key : {"resident", "fed"}) {
+      EXPECT_GT(row[key]["ms"].get<double>(), 0) << row;
+      EXPECT_EQ(row[key]["steps"], 2) << row;
+    }
+    for (const char* key : {"nodes", "critical_path", "launches", "planned_bytes", "flops", "flops_per_second"}) {
+      EXPECT_GT(row[key].get<double>(), 0) << key;
+    }
+    EXPECT_EQ(row["backend"], "cpu");
+  }
+  EXPECT_EQ(json["rows"][0]["name"], "mlp-tiny-mini");
+  EXPECT_EQ(json["rows"][0]["precision"], "tf32");
+
+  const Recipe recipe = load_recipe(tiny);
+  RecipeModel m = build_model(recipe, recipe.train.batch);
+  Program program = compile(m.model, {.loss = m.loss, .optimizer = build_optimizer(recipe, 8)});
+  NamedTensors params, inputs, losses;
+  for (auto& entry : read_safetensors(path("x/mlp-tiny-mini.safetensors")).tensors) {
+    const bool input = entry.first == "x" || entry.first == "y";
+    (entry.first == "losses" ? losses : input ? inputs : params).push_back(std::move(entry));
+  }
+  program.load(params, {.states = false});
+  ASSERT_EQ(losses.size(), 1u);
+  ASSERT_EQ(losses[0].second.elements(), 7);
+  EXPECT_EQ(json["rows"][0]["losses"].get<std::vector<double>>(), losses[0].second.to_doubles());
+  for (int i = 0; i < 7; ++i) {
+    const StepResult step = program.step({{inputs[0].first, inputs[0].second}, {inputs[1].first, inputs[1].second}});
+    EXPECT_EQ(step.scalar("loss"), losses[0].second.at(i)) << i;
+  }
+}
+
+TEST_F(Cli, BenchRefusesMistakesBeforeTheWork) {
+  const std::string tiny = AICF_SOURCE_DIR "/recipes/mlp-tiny-mini.toml";
+  refuses("bench", {"RECIPE"});
+  refuses("bench " + tiny + " " + path("none.toml"), {"none.toml"});
+  refuses("bench " + tiny + " --precision bf17", {"bf17", "did you mean bf16"});
+  refuses("bench " + tiny + " --export /dev/null/x", {"--export"});
+  refuses("bench " + tiny + " --steps 0", {"--steps"});
+  refuses("bench " + tiny + " --time -1", {"--time"});
+  refuses("bench " + tiny + " --tme 1", {"--tme", "--time"});
 }
 
 TEST_F(Cli, OpsAndInfo) {

@@ -198,6 +198,16 @@ TEST_F(ImageSet, RefusesFilesThatDisagree) {
   expect_contains(refusal(options()), "train-labels-idx1-ubyte.gz\"): cannot open");
 }
 
+TEST_F(ImageSet, TheEnvironmentNamesAnotherDefaultFolder) {
+  write(header(0x08, {2, 1, 1}) + "ab", header(0x08, {2}) + "\x09\x03");
+  setenv("AICF_FASHION_MNIST", folder_.path().c_str(), 1);
+  EXPECT_EQ(load_image_set().size(), 2) << "instead of the default";
+  ImageSetOptions other = options();
+  other.folder = folder_ / "nowhere";
+  expect_contains(refusal(other), "nowhere");
+  unsetenv("AICF_FASHION_MNIST");
+}
+
 TEST_F(ImageSet, RefusesOptionsOutOfRange) {
   ImageSetOptions bad = options();
   bad.deviation = 0;

@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <fstream>
 #include <set>
+#include <tuple>
 
 #include "aicf/error.h"
 #include "io/recipe_schema.h"
 #include "ir/graph.h"
+#include "ir/op.h"
 #include "optim/optimizer.h"
 
 namespace aicf {
@@ -51,6 +53,7 @@ TEST(Recipe, DefaultsAreThoseOfTheHeader) {
   EXPECT_EQ(r.optimizer.kind, "adamw");
   EXPECT_FALSE(r.optimizer.lr.has_value());
   EXPECT_EQ(r.train.batch, 64);
+  EXPECT_EQ(r.precision, "f32");
   EXPECT_EQ(parse(std::string("data.kind = 'synthetic'\n") + kModel).data.shape, std::vector<int64_t>{16});
 }
 
@@ -142,6 +145,8 @@ TEST(Recipe, UnknownNamesNameFileLineAndTheNearest) {
   expect_error(std::string("[loss]\nkind = 'cross_entrpy'\n") + kModel,
                "r.toml:2: loss.kind: expected one of cross_entropy, mse, got \"cross_entrpy\"",
                "did you mean cross_entropy?");
+  expect_error(std::string("precision = 'bf6'\n") + kModel,
+               "r.toml:1: precision: expected one of f32, tf32, bf16, f16, got \"bf6\"", "did you mean bf16?");
   expect_error(std::string("\"a\\nb\" = 1\n") + kModel, "r.toml:1: \"a\\nb\": unknown key");
 }
 
@@ -369,6 +374,81 @@ TEST(Recipe, SyntheticDataIsFixed) {
   const Recipe targets =
       parse(std::string("data={kind='synthetic',target=[2],examples=5}\nloss.kind='mse'\n") + kModel);
   EXPECT_EQ(to_string(load_data(targets, true)["y"].type()), "f32[5,2]");
+}
+
+struct Workload {
+  const char* file;
+  std::vector<const char*> weights;  // in order, with their biases
+  const char* precision;
+  int64_t batch;
+  const char* x;
+  const char* y;
+};
+
+Recipe recipe_file(const std::string& name) {
+  return load_recipe(std::string(AICF_SOURCE_DIR) + "/recipes/" + name + ".toml");
+}
+
+TEST(Recipe, TheBenchmarksAreTheWorkloadsTheyAreNamedFor) {
+  const std::vector<Workload> all = {
+      {"mlp-tiny", {"f32[128,784]", "f32[128,128]", "f32[10,128]"}, "tf32", 64, "f32[64,784]", "i32[64]"},
+      {"mlp-64x6",
+       {"f32[64,3]", "f32[64,64]", "f32[64,64]", "f32[64,64]", "f32[64,64]", "f32[1,64]"},
+       "tf32",
+       1024,
+       "f32[1024,3]",
+       "f32[1024,1]"},
+      {"mlp-4096",
+       {"f32[4096,4096]", "f32[4096,4096]", "f32[4096,4096]", "f32[4096,4096]"},
+       "bf16",
+       8192,
+       "f32[8192,4096]",
+       "f32[8192,4096]"},
+  };
+  for (const Workload& w : all) {
+    SCOPED_TRACE(w.file);
+    const Recipe r = recipe_file(w.file);
+    EXPECT_EQ(r.precision, w.precision);
+    EXPECT_EQ(r.train.batch, w.batch);
+    EXPECT_EQ(r.optimizer.kind, "adamw");
+    EXPECT_EQ(r.optimizer.lr, 1e-4);
+    EXPECT_EQ(r.optimizer.weight_decay, 0.01);
+    EXPECT_EQ(std::tuple(r.optimizer.beta1, r.optimizer.beta2, r.optimizer.eps), std::tuple(0.9, 0.999, 1e-8));
+    EXPECT_EQ(r.schedule.kind, "constant");
+    RecipeModel m = build_model(r, r.train.batch);
+    EXPECT_EQ(to_string(m.x.type()), w.x);
+    EXPECT_EQ(to_string(m.y.type()), w.y);
+    for (size_t i = 0; i < w.weights.size(); ++i) {
+      EXPECT_EQ(shape_of(m, "fc" + std::to_string(i + 1) + ".weight"), w.weights[i]);
+    }
+    EXPECT_EQ(m.model.graph().find_external("fc" + std::to_string(w.weights.size() + 1) + ".weight"), ir::kNoValue);
+  }
+}
+
+// The ops in order, with the values they read: what is left of a graph without its sizes.
+std::string structure_of(const Recipe& r) {
+  RecipeModel m = build_model(r, r.train.batch);
+  std::string text;
+  for (const ir::Op& op : m.model.graph().ops()) {
+    text += op.def->name;
+    for (ir::ValueId v : op.inputs) text += " " + std::to_string(v);
+    text += "\n";
+  }
+  return text;
+}
+
+TEST(Recipe, AMiniTwinHasTheSameGraph) {
+  for (const char* name : {"mlp-tiny", "mlp-64x6", "mlp-4096"}) {
+    SCOPED_TRACE(name);
+    const Recipe full = recipe_file(name), mini = recipe_file(name + std::string("-mini"));
+    EXPECT_EQ(structure_of(full), structure_of(mini));
+    EXPECT_EQ(full.precision, mini.precision);
+    EXPECT_EQ(full.loss.kind, mini.loss.kind);
+    std::set<std::string> keys, mini_keys;
+    for (const auto& [key, where] : full.given) keys.insert(key);
+    for (const auto& [key, where] : mini.given) mini_keys.insert(key);
+    EXPECT_EQ(keys, mini_keys);
+  }
 }
 
 TEST(Recipe, AMissingFileIsNamed) {

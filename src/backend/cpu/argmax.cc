@@ -4,6 +4,7 @@
 
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/partition.h"
+#include "ops/reduce.h"
 
 namespace aicf::backend::cpu {
 namespace {
@@ -95,12 +96,9 @@ bool accepts(const KernelQuery& query) { return kernel_of(query.in[0].dtype) != 
 PreparedKernel prepare(const KernelQuery& query) {
   PreparedKernel kernel;
   kernel.variant = "scan";
-  auto params = std::make_shared<Params>();
-  const Shape& shape = query.in[0].shape;
-  const int64_t axis = query.attrs.get_int("axis");
-  for (int i = 0; i < shape.rank(); ++i) {
-    (i < axis ? params->outer : i == axis ? params->n : params->inner) *= static_cast<size_t>(shape[i]);
-  }
+  const ops::ReduceDims dims = ops::reduce_dims(query.in[0].shape, query.attrs);
+  auto params = std::make_shared<Params>(
+      Params{static_cast<size_t>(dims.outer), static_cast<size_t>(dims.n), static_cast<size_t>(dims.inner)});
   if (query.out[0].shape.elements() > 0) {
     const size_t units = params->outer * ((params->inner + kColumns - 1) / kColumns);
     kernel.phases.push_back(

@@ -24,7 +24,7 @@ TileFn find_tile(const ir::OpDef& def, DType dtype);
 DType compute_dtype(const ir::OpDef& def, DType dtype);
 
 // out[i] = in[0][i] converted. To a float rounds to nearest even, to an integer truncates and saturates (NaN gives 0;
-// between integers it wraps), to bool is x != 0. f16 subnormals survive flush-to-zero. Never null.
+// between integers it wraps), to bool is x != 0. Subnormals survive flush-to-zero. Never null.
 TileFn find_cast(DType from, DType to);
 
 }  // namespace aicf::backend::cpu

@@ -92,7 +92,11 @@ struct FromI32 {
 struct ToBool {
   using In = float;
   using Out = uint8_t;
-  HWY_INLINE HWY_ATTR void operator()(const In* x, Out* y) const { store(negate(eq(load(x), lit<F32>(0))), y); }
+  // On bits: a subnormal is not 0.
+  HWY_INLINE HWY_ATTR void operator()(const In* x, Out* y) const {
+    const auto magnitude = as_signed(hn::And(bits_of(load(x)), bits(0x7fffffff)));
+    store(Mask{hn::RebindMask(FloatTag(), hn::Ne(magnitude, hn::Zero(IntTag())))}, y);
+  }
 };
 
 template <class Cast>

@@ -198,12 +198,15 @@ struct Convert<F16> {
     return {f32_to_f16(to_odd(x))};
   }
 };
+// Of floats on bits: a subnormal is not 0.
 template <>
 struct Convert<Bool> {
   template <class From>
   static Bool of(From x) {
     return {x != From{0}};
   }
+  static Bool of(float x) { return {std::bit_cast<uint32_t>(x) << 1 != 0}; }
+  static Bool of(double x) { return {std::bit_cast<uint64_t>(x) << 1 != 0}; }
 };
 
 template <class From, class To>

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
-#include <string_view>
 
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/partition.h"
 #include "backend/cpu/pointwise.h"
 #include "backend/cpu/reduce_tree.h"
+#include "ops/reduce.h"
 
 namespace aicf::backend::cpu {
 namespace {
@@ -162,30 +162,20 @@ void column_finish(const KernelArgs& args, int part, int parts) {
 
 // --- registration -----------------------------------------------------------------------------------------------
 
-ReduceKind kind_of(std::string_view op) {
-  return op == "reduce_sum"    ? ReduceKind::sum
-         : op == "reduce_prod" ? ReduceKind::prod
-         : op == "reduce_max"  ? ReduceKind::max
-                               : ReduceKind::min;
-}
-
 bool accepts(const KernelQuery& query) {
-  const ReduceKind kind = kind_of(query.def.name);
+  const ReduceKind kind = reduce_kind(query.def.name);
   const DType dtype = query.in[0].dtype;
   return kind == ReduceKind::max || kind == ReduceKind::min || (dtype != u8 && dtype != boolean);
 }
 
 Params layout(const KernelQuery& query) {
   Params p;
-  p.kind = kind_of(query.def.name);
+  p.kind = reduce_kind(query.def.name);
   p.dtype = query.in[0].dtype;
-  p.outer = p.n = p.inner = 1;
-  const std::vector<int64_t> axes = query.attrs.get_ints("axes");
-  const Shape& shape = query.in[0].shape;
-  for (int i = 0; i < shape.rank(); ++i) {
-    const bool before = axes.empty() || i < axes.front(), after = !axes.empty() && i > axes.back();
-    (before ? p.outer : after ? p.inner : p.n) *= static_cast<size_t>(shape[i]);
-  }
+  const ops::ReduceDims dims = ops::reduce_dims(query.in[0].shape, query.attrs);
+  p.outer = static_cast<size_t>(dims.outer);
+  p.n = static_cast<size_t>(dims.n);
+  p.inner = static_cast<size_t>(dims.inner);
   const bool row = p.inner == 1;
   p.blocks = blocks_of(p.n, row ? kRowBlock : kColumnChunk);
   p.tiles = blocks_of(p.inner, kColumnTile);

@@ -1,25 +1,16 @@
-// The one reduction tree of the CPU backend. Its shape depends on the number of elements and on the axis kind only, so
-// the vector width, the thread count and the target change no bit.
-//
-// Row kind (the reduced elements are adjacent): blocks of 4096. In a block of n elements there are w lanes, w the
-// smallest power of two >= min(n, 64); each starts from the identity, element i joins lane i mod w in order, and the
-// lanes are combined by halves: lane j with lane j + w/2, and so on to one. Column kind (they are `pitch` apart):
-// chunks of 64 rows; each starts from the identity and takes its rows in order. While there is more than one block or
-// chunk, their results are reduced by the same rule.
+// The reduction tree (backend/reduce_tree.h) on the CPU: its leaves in vector and scalar code, and how their results
+// meet.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
+#include "backend/reduce_tree.h"
+
 namespace aicf::backend::cpu {
 
-inline constexpr size_t kRowBlock = 4096;
-inline constexpr size_t kRowLanes = 64;
-inline constexpr size_t kColumnChunk = 64;
 inline constexpr size_t kColumnTile = 256;  // columns worked on together; of no consequence to the result
-
-enum class ReduceKind : uint8_t { sum, prod, max, min };
 
 // The leaves of the tree for one kind of reduction of T.
 template <class T>
@@ -34,8 +25,6 @@ struct ReduceTree {
 // T: float, double, int32_t, int64_t; and uint8_t, for max and min only (of bools: any and all).
 template <class T>
 const ReduceTree<T>& reduce_tree(ReduceKind kind);
-
-inline size_t blocks_of(size_t n, size_t block) { return (n + block - 1) / block; }
 
 // The result of a whole row from the results of its blocks, which it overwrites. count > 0.
 template <class T>

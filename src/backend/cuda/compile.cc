@@ -19,13 +19,12 @@ namespace {
 constexpr const char* kOptions[] = {"--std=c++17",     "--fmad=false",     "-ftz=true",
                                     "--prec-div=true", "--prec-sqrt=true", "-default-device"};
 
+// The kernel stands among its helpers, so that it finds its own and none of another kernel's.
 std::string definition(const Generated& kernel, const std::string& name) {
-  std::string text;
-  if (!kernel.helpers.empty())
-    text += "namespace in_" + name + " {\n" + kernel.helpers + "}\nusing namespace in_" + name + ";\n";
+  std::string text = "namespace in_" + name + " {\n" + kernel.helpers;
   text += fmt::format("extern \"C\" __global__ void __launch_bounds__({}) {}(", kernel.threads, name);
   for (const Generated::Param& p : kernel.params) text += p.declaration + ", ";
-  return text + "const u8* guard) {\nif (guard && !*guard) return;\n" + kernel.body + "}\n";
+  return text + "const u8* guard) {\nif (guard && !*guard) return;\n" + kernel.body + "}\n}\n";
 }
 
 std::string content(const Generated& kernel) { return definition(kernel, "k"); }

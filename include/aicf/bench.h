@@ -1,0 +1,49 @@
+// bench(): how long a step takes, and what it is made of.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "aicf/program.h"
+
+namespace aicf {
+
+struct BenchOptions {
+  double seconds = 1;           // of each of the two measurements, about
+  double batch_seconds = 0.05;  // a timed batch of steps takes at least this long: the clock's error is then nothing
+  int batches = 5;              // at least
+  int64_t steps = 0;            // of a batch; 0: as batch_seconds asks
+};
+
+// Milliseconds a step, over the batches: the median, the least and the most.
+struct StepTime {
+  double median = 0, low = 0, high = 0;
+  int64_t steps = 0;  // of a batch
+  int batches = 0;
+};
+
+struct BenchResult {
+  StepTime resident;  // on one batch that stays in the backend's memory
+  StepTime fed;       // every step fed from host memory
+  GraphInfo graph;
+  size_t planned_bytes = 0;
+  double flops = 0;  // of a step, by the records of its ops
+};
+
+// The inputs of step 0, 1, …; valid until the next call. Called between steps on the timed thread: it should cost
+// nothing.
+using BenchFeeds = std::function<std::span<const Feed>(int64_t step)>;
+
+// Times batches of steps by the host's clock, from before the first step to the end of the last, after a warm-up; with
+// inputs fed each step, then on what was fed last. The program trains on as it would: reset() or load() afterwards.
+BenchResult bench(Program& program, const BenchFeeds& feeds, const BenchOptions& options = {});
+
+// The rate of the best large matrix product measured on this device in this precision ("f32", "tf32", "bf16", "f16"),
+// in FLOP/s, where it is known. `device` is BackendInfo::description.
+std::optional<double> known_peak(std::string_view device, std::string_view precision);
+
+}  // namespace aicf
