@@ -102,7 +102,7 @@ int train(const Options& options, const std::string& out) {
   }
 
   RecipeModel eval_model = build_model(recipe, eval_batch(recipe));
-  CompileOptions eval_options = compile_options(options);
+  CompileOptions eval_options = compile_options(options, recipe);
   eval_options.share = program;
   Program eval_program = compile_evaluation(eval_model, eval_options);
   const Evaluation result = evaluate(eval_program, recipe);
