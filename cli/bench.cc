@@ -44,8 +44,8 @@ std::vector<Feed> feeds_of(const NamedTensors& batch) {
 
 // What another program needs to take the same steps, and to see that it does: the parameters before the first step, one
 // batch, and the loss of each step on it.
-std::vector<float> write_export(Program& program, const NamedTensors& batch, const std::string& folder, const std::string& name,
-                  int64_t steps) {
+std::vector<float> write_export(Program& program, const NamedTensors& batch, const std::string& folder,
+                                const std::string& name, int64_t steps) {
   NamedTensors tensors = program.snapshot({.params = true, .states = false});
   tensors.insert(tensors.end(), batch.begin(), batch.end());
   std::vector<float> losses;
