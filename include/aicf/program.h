@@ -166,6 +166,10 @@ struct CompileOptions {
   // auto, cpu or cuda. auto: what the environment variable AICF_BACKEND names, else cuda where it can be used, else cpu.
   std::string backend = "auto";
   Mode mode = Mode::graph;
+  // f32, tf32, bf16 or f16: what the factors of matrix products are rounded to; Error on another. Sums, norms, losses,
+  // params, their gradients, the optimizer and outputs are f32 always; bf16 and f16 also keep the values between
+  // products in that dtype, and a copy NAME.bf16 or NAME.f16 of each param that a product reads, written with it.
+  std::string precision = "f32";
   // True: the cotangent of the loss is an input `grad_initial` of the loss's type instead of 1.
   bool grad_initial_input = false;
   // Use the store of this program: the same params and states. What the store holds keeps its value; params that it

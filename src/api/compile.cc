@@ -150,11 +150,20 @@ void add_optimizer(Graph& graph, const CompileOptions& options, const std::vecto
   graph.add_update(applied.id(), (applied + 1).id());
 }
 
-void add_fetched(Graph& graph, const CompileOptions& options, const Gradients& gradients) {
+// A float with the dtype the model declares for this name: a precision policy may compute it in another.
+ValueId as_declared(Graph& graph, const Model& model, const std::string& name, ValueId value) {
+  const ValueId declared = model.graph().find(name);
+  if (value == kNoValue || declared == kNoValue) return value;
+  const DType is = graph.type(value).dtype, was = model.graph().type(declared).dtype;
+  return is_float(is) && is_float(was) ? cast(graph.handle(value), was).id() : value;
+}
+
+void add_fetched(Graph& graph, const Model& model, const CompileOptions& options, const Gradients& gradients) {
   for (const std::string& name : options.fetch) {
     const auto named = std::find_if(gradients.named.begin(), gradients.named.end(),
                                     [&](const auto& entry) { return entry.first == name; });
-    const ValueId value = named != gradients.named.end() ? named->second : graph.find(name);
+    const ValueId value =
+        named != gradients.named.end() ? named->second : as_declared(graph, model, name, graph.find(name));
     if (const ValueId output = graph.find_output(name); output != kNoValue) {
       if (output == value) continue;
       throw Error("fetch: '" + name + "' names an output and another value", "give the output another name");
@@ -208,12 +217,12 @@ void finish(Compiled& compiled, const CompileOptions& options, backend::Backend&
   lower::link(compiled.plan, backend);
 }
 
-// A program that recomputes the model's derived states.
-std::shared_ptr<const Compiled> compile_refresher(const Model& model, backend::Backend& backend) {
+// A program that recomputes the derived states of a step: the model's, and compute copies.
+std::shared_ptr<const Compiled> compile_refresher(const Graph& step, backend::Backend& backend) {
   auto compiled = std::make_shared<Compiled>();
-  compiled->model = model.graph();
-  ir::Rewriter rewriter(model.graph());
-  for (ir::OpId id = 0; id < model.graph().num_ops(); ++id) rewriter.copy(id);
+  compiled->model = step;
+  ir::Rewriter rewriter(step);
+  for (ir::OpId id = 0; id < step.num_ops(); ++id) rewriter.copy(id);
   compiled->step = rewriter.finish({.updates = false, .outputs = false});
   // Chains of derived states are computed from their roots: each expression reads the new value of those before it.
   const std::vector<ir::Derivation> derivations(compiled->step.derivations().begin(),
@@ -261,6 +270,7 @@ Program compile(Model& model, const CompileOptions& options) {
   compiled->model = model.graph();
 
   Graph graph = program_graph(model, options);
+  passes::apply_precision(graph, options.precision);
   Gradients gradients;
   if (options.loss.valid()) {
     gradients = add_gradients(graph, options);
@@ -270,11 +280,12 @@ Program compile(Model& model, const CompileOptions& options) {
   compiled->untrained = gradients.untrained;
   compiled->grad = graph;
   if (!options.optimizer.empty()) add_optimizer(graph, options, gradients.trained);
-  add_fetched(graph, options, gradients);
+  add_fetched(graph, model, options, gradients);
   if (!options.optimizer.empty()) compiled->groups = groups_of(graph, options.optimizer, gradients.trained);
   if (graph.outputs().empty() && graph.updates().empty()) {
     throw Error("compile: nothing to compute", "give a loss, outputs, or declare outputs or updates in the model");
   }
+  passes::compute_casts(graph);
   ir::verify(graph);
   compiled->step = std::move(graph);
   compiled->hash = ir::structural_hash(compiled->step);
@@ -290,14 +301,14 @@ Program compile(Model& model, const CompileOptions& options) {
   const std::lock_guard<std::mutex> lock(store->mutex());
   runtime::Store::Trial trial(*store);
   for (const runtime::TrainedGroup& group : ready->groups) store->claim_group(group);
-  const auto derivations = model.graph().derivations();
+  const auto derivations = ready->step.derivations();
   const bool fresh = std::any_of(derivations.begin(), derivations.end(), [&](const ir::Derivation& d) {
-    return store->find(model.graph().value(d.state).name) == nullptr;
+    return store->find(ready->step.value(d.state).name) == nullptr;
   });
   auto impl = std::make_shared<Program::Impl>(ready, store, options.mode, options.threads);
   if (fresh) {
     store->add_refresher(
-        std::make_unique<runtime::Executable>(compile_refresher(model, backend), *store, options.threads));
+        std::make_unique<runtime::Executable>(compile_refresher(ready->step, backend), *store, options.threads));
     store->refresh();
   }
   trial.keep();

@@ -83,14 +83,17 @@ class Walk {
     }
   }
 
-  // The summed cotangent of a value, or kNoValue.
+  // The summed cotangent of a value, or kNoValue. Several of a 16-bit value are summed in f32 and rounded once.
   ValueId total(ValueId v) {
     std::vector<ValueId>& parts = parts_[v];
     if (parts.empty()) return kNoValue;
-    Value sum = graph_.handle(parts[0]);
-    for (size_t i = 1; i < parts.size(); ++i) sum = sum + graph_.handle(parts[i]);
-    parts = {sum.id()};
-    return sum.id();
+    if (parts.size() > 1) {
+      const DType dtype = graph_.type(v).dtype, wide = dtype == bf16 || dtype == f16 ? f32 : dtype;
+      Value sum = cast(graph_.handle(parts[0]), wide);
+      for (size_t i = 1; i < parts.size(); ++i) sum = sum + cast(graph_.handle(parts[i]), wide);
+      parts = {cast(sum, dtype).id()};
+    }
+    return parts[0];
   }
 
  private:

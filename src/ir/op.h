@@ -84,6 +84,7 @@ struct Sample {
   double tolerance = 0;                           // of `expected`: |got - want| <= tolerance * max(1, |want|)
   int unused_output = -1;                         // an output that no loss reads
   std::shared_ptr<const Graph> region = nullptr;  // the body, for ops that have one
+  bool as_typed = false;                          // the operands' dtypes are the point: they are not retyped
 };
 
 enum OpFlag : uint32_t {
@@ -93,6 +94,13 @@ enum OpFlag : uint32_t {
   kComposite = 1u << 3,  // has `expand`, no kernels
   kView = 1u << 4,       // the result is operand 0's bytes; with the alias granted there is no launch
   kReduction = 1u << 5,
+};
+
+// What a 16-bit program makes of an op of f32 values (passes/precision.cc).
+enum class PrecisionClass : uint8_t {
+  f32,      // computed from operands cast up to f32: norms, losses, sums, and what loses digits in 16 bits
+  follow,   // computed in the dtype of its operands
+  compute,  // products: factors in the compute dtype, sums in f32 (the attributes of ops/compute.h)
 };
 
 // An operand that indexes something: 0 <= element < extent(types, attrs), or == the attribute `ignore_index`.
@@ -128,6 +136,7 @@ struct OpDef {
   CostFn cost = nullptr;           // null: zero flops, every operand and result once
   SamplesFn samples = nullptr;
   std::vector<IndexOperand> index_operands = {};
+  PrecisionClass precision = PrecisionClass::f32;
 
   bool is(uint32_t flag) const { return (flags & flag) != 0; }
 };

@@ -65,6 +65,7 @@ const ir::OpDef broadcast_def = {
     .attrs = {{"shape", ir::AttrSpec::Kind::ints, true}},
     .dtypes = all_dtypes(),
     .samples = samples,
+    .precision = ir::PrecisionClass::follow,
 };
 
 }  // namespace ops

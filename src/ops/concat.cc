@@ -68,6 +68,7 @@ const ir::OpDef concat_def = {
     .attrs = {{"axis", ir::AttrSpec::Kind::integer, true}},
     .dtypes = all_dtypes(),
     .samples = samples,
+    .precision = ir::PrecisionClass::follow,
 };
 
 }  // namespace ops

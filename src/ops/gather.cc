@@ -115,6 +115,7 @@ const ir::OpDef gather_def = {
     .dtypes = all_dtypes(),
     .samples = samples,
     .index_operands = {{1, gather_extent}},
+    .precision = ir::PrecisionClass::follow,
 };
 
 }  // namespace ops

@@ -90,6 +90,7 @@ const ir::OpDef gelu_def = {
     .dtypes = {f32, f64, bf16, f16},
     .cost = cost,
     .samples = samples,
+    .precision = ir::PrecisionClass::follow,
 };
 
 }  // namespace ops

@@ -63,6 +63,7 @@ const ir::OpDef in_range_def = {
     .dtypes = {i32, i64},
     .cost = cost,
     .samples = samples,
+    .precision = ir::PrecisionClass::follow,
 };
 
 Value in_range(Value index, int64_t extent, std::optional<int64_t> ignore) {

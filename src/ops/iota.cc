@@ -62,6 +62,7 @@ const ir::OpDef iota_def = {
               {"axis", ir::AttrSpec::Kind::integer, true}},
     .dtypes = {f32, f64, bf16, f16, i64, i32, u8},
     .samples = samples,
+    .precision = ir::PrecisionClass::follow,
 };
 
 }  // namespace ops

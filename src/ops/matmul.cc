@@ -1,13 +1,10 @@
 // matmul: a (…, M, K) times b (…, K, N); `ta`, `tb` swap the last two axes of that operand, leading axes broadcast.
-//
-// Precision. The operands have one dtype, or `compute` says what they are rounded to before they are multiplied: "tf32"
-// (operands f32), "bf16" or "f16" (each operand f32 or that dtype). Sums are f32 (f64 of f64 operands) and are rounded
-// once, to `out`: f32 or the 16-bit dtype multiplied in; without `out`, the operands' dtype where they agree, else f32.
+// Its precision: ops/compute.h.
 #include "ops/matmul.h"
 
 #include <fmt/format.h>
 
-#include "aicf/suggest.h"
+#include "ops/compute.h"
 #include "ops/defs.h"
 #include "ops/numeric.h"
 #include "ops/structural.h"
@@ -37,45 +34,6 @@ std::string swap_hint(const TensorType& b, bool tb, int64_t inner) {
   return tb ? "leave transpose_b out" : "pass transpose_b = true to swap the last two axes of b";
 }
 
-DType default_out(DType a, DType b) { return a == b ? a : f32; }
-
-// Checks the operands' dtypes and returns the one multiplied in.
-DType factor_dtype(const ir::InferCtx& ctx) {
-  const DType a = ctx.in[0].dtype, b = ctx.in[1].dtype;
-  const std::string got = fmt::format("{} and {}", name_of(a), name_of(b));
-  const std::string compute = ctx.attrs.get_string("compute");
-  if (compute.empty() && !ctx.attrs.has("compute")) {
-    if (is_float(a) && a == b) return a;
-    throw mismatch(ctx, "two operands of one float type", got, "cast one to the dtype of the other");
-  }
-  if (compute == "tf32") {
-    if (a == f32 && b == f32) return f32;
-    throw mismatch(ctx, "two f32 operands for compute=\"tf32\"", got);
-  }
-  const DType factor = compute == "bf16" ? bf16 : f16;
-  if (compute != name_of(factor)) {
-    const std::vector<std::string> known = {"tf32", "bf16", "f16"};
-    throw mismatch(ctx, "compute to be tf32, bf16 or f16", fmt::format("\"{}\"", compute),
-                   base::did_you_mean(compute, known));
-  }
-  for (const DType dtype : {a, b}) {
-    if (dtype == f32 || dtype == factor) continue;
-    throw mismatch(ctx, fmt::format("operands f32 or {0} for compute=\"{0}\"", compute), got);
-  }
-  return factor;
-}
-
-DType result_dtype(const ir::InferCtx& ctx) {
-  const DType factor = factor_dtype(ctx);
-  const DType out = ctx.attrs.get_dtype("out", default_out(ctx.in[0].dtype, ctx.in[1].dtype));
-  const DType sums = wide(factor);
-  if (out == sums || out == factor) return out;
-  throw mismatch(ctx,
-                 sums == factor ? fmt::format("out to be {}", name_of(sums))
-                                : fmt::format("out to be {} or {}", name_of(sums), name_of(factor)),
-                 std::string(name_of(out)), "cast the result");
-}
-
 std::vector<TensorType> infer(const ir::InferCtx& ctx) {
   const TensorType &a = ctx.in[0], &b = ctx.in[1];
   const bool ta = ctx.attrs.get_bool("ta"), tb = ctx.attrs.get_bool("tb");
@@ -103,13 +61,6 @@ std::vector<TensorType> infer(const ir::InferCtx& ctx) {
   return {{dtype, to_shape(dims)}};
 }
 
-// What the factors of this matmul are rounded to: "" where they are multiplied as they are, in f32 or f64.
-std::string compute_of(const ir::GradCtx& ctx) {
-  if (ctx.op.attrs.has("compute")) return ctx.op.attrs.get_string("compute");
-  const DType dtype = ctx.in[0].dtype();
-  return dtype == bf16 || dtype == f16 ? std::string(name_of(dtype)) : std::string();
-}
-
 int64_t matrices_in(const Shape& shape) { return product(shape, 0, shape.rank() - 2); }
 
 // The gradient of `like` as a product with the cotangent g: summed where `like` was broadcast, rounded once.
@@ -124,8 +75,9 @@ Value gradient_of(const Value& like, const Value& g, Value x, Value y, MatmulOpt
 ir::GradResult grad(const ir::GradCtx& ctx) {
   const bool ta = ctx.op.attrs.get_bool("ta"), tb = ctx.op.attrs.get_bool("tb");
   const Value a = ctx.in[0], b = ctx.in[1], g = *ctx.cotangents[0];
+  const std::string compute = compute_of(ctx.op.attrs, a.dtype(), b.dtype());
   const auto options = [&](bool first, bool second) {
-    return MatmulOptions{.ta = first, .tb = second, .compute = compute_of(ctx)};
+    return MatmulOptions{.ta = first, .tb = second, .compute = compute};
   };
   const Value da = ta ? gradient_of(a, g, b, g, options(tb, true)) : gradient_of(a, g, g, b, options(false, !tb));
   // One b for all leading axes of a: they are only more rows, so one product instead of one a batch and a sum.
@@ -150,6 +102,38 @@ ir::Sample sample(const char* name, Shape a, Shape b, bool ta = false, bool tb =
   if (ta) s.attrs.set("ta", true);
   if (tb) s.attrs.set("tb", true);
   return s;
+}
+
+// Operands of these dtypes, whatever dtype the samples are tested in.
+ir::Sample typed(const std::string& name, TensorType a, TensorType b, const std::string& compute,
+                 std::optional<DType> out, bool ta = false, bool tb = false) {
+  ir::Sample s = sample("", a.shape, b.shape, ta, tb);
+  s.name = name;
+  s.inputs = {a, b};
+  s.as_typed = true;
+  if (!compute.empty()) s.attrs.set(kCompute, compute);
+  if (out) s.attrs.set(kOut, *out);
+  return s;
+}
+
+void add_precision_samples(std::vector<ir::Sample>& all) {
+  all.push_back(typed("tf32_nn", {f32, {3, 40}}, {f32, {40, 5}}, "tf32", {}));
+  all.push_back(typed("tf32_nt", {f32, {33, 20}}, {f32, {17, 20}}, "tf32", f32, false, true));
+  all.push_back(typed("tf32_tn", {f32, {40, 3}}, {f32, {40, 5}}, "tf32", {}, true, false));
+  all.push_back(typed("tf32_tt", {f32, {2, 5, 3}}, {f32, {4, 5}}, "tf32", {}, true, true));
+  for (const DType narrow : {bf16, f16}) {
+    const std::string name(name_of(narrow));
+    all.push_back(typed(name + "_of_f32_nn", {f32, {3, 40}}, {f32, {40, 5}}, name, {}));
+    all.push_back(typed(name + "_of_f32_rounded_nt", {f32, {33, 20}}, {f32, {17, 20}}, name, narrow, false, true));
+    all.push_back(typed(name + "_left_tn", {narrow, {40, 3}}, {f32, {40, 5}}, name, {}, true, false));
+    all.push_back(typed(name + "_left_rounded_tt", {narrow, {7, 3}}, {f32, {5, 7}}, name, narrow, true, true));
+    all.push_back(typed(name + "_right_nt", {f32, {3, 40}}, {narrow, {5, 40}}, name, {}, false, true));
+    all.push_back(typed(name + "_right_rounded_nn", {f32, {2, 3, 8}}, {narrow, {8, 5}}, name, narrow));
+    all.push_back(typed(name + "_to_f32_nn", {narrow, {3, 40}}, {narrow, {40, 5}}, "", f32));
+    all.push_back(typed(name + "_to_f32_tt", {narrow, {2, 1, 8, 3}}, {narrow, {3, 5, 8}}, name, f32, true, true));
+    all.push_back(typed(name + "_no_inner", {f32, {3, 0}}, {narrow, {0, 5}}, name, narrow));
+    all.push_back(typed(name + "_no_rows", {f32, {0, 3}}, {narrow, {3, 5}}, name, narrow));
+  }
 }
 
 std::vector<ir::Sample> samples() {
@@ -194,6 +178,16 @@ std::vector<ir::Sample> samples() {
   by_hand.values = {{0, Tensor::of<float>({2, 2}, {1, 2, 3, 4})}, {1, Tensor::of<float>({2, 2}, {5, 6, 7, 8})}};
   by_hand.expected = {{19, 22, 43, 50}};
   all.push_back(by_hand);
+  // 1 + 2^-9 is 1 in bf16 and in tf32 it is itself: 2^-9 is left of the difference, or nothing.
+  ir::Sample rounds = typed("by_hand_rounded_to_bf16", {f32, {1, 2}}, {f32, {2, 1}}, "bf16", {});
+  rounds.values = {{0, Tensor::of<float>({1, 2}, {1 + 0x1p-9f, -1})}, {1, Tensor::of<float>({2, 1}, {1, 1})}};
+  rounds.expected = {{0}};
+  all.push_back(rounds);
+  rounds.name = "by_hand_kept_in_tf32";
+  rounds.attrs.set(kCompute, std::string("tf32"));
+  rounds.expected = {{0x1p-9}};
+  all.push_back(rounds);
+  add_precision_samples(all);
   return all;
 }
 
@@ -205,20 +199,20 @@ const ir::OpDef matmul_def = {
     .operand_names = {"a", "b"},
     .infer = infer,
     .grad = grad,
-    .attrs = {{"compute", ir::AttrSpec::Kind::text},
-              {"out", ir::AttrSpec::Kind::dtype},
+    .attrs = {{kCompute, ir::AttrSpec::Kind::text},
+              {kOut, ir::AttrSpec::Kind::dtype},
               {"ta", ir::AttrSpec::Kind::boolean},
               {"tb", ir::AttrSpec::Kind::boolean}},
-    .dtypes = {f32, f64},
+    .dtypes = {f32, f64, bf16, f16},
     .cost = cost,
     .samples = samples,
+    .precision = ir::PrecisionClass::compute,
 };
 
 Value matmul(Value a, Value b, const MatmulOptions& options) {
-  const auto is_compute = [&](const Value& v) { return name_of(v.dtype()) == options.compute; };
   ir::Attrs attrs;
-  if (!options.compute.empty() && !(is_compute(a) && is_compute(b))) attrs.set("compute", options.compute);
-  if (options.out && *options.out != default_out(a.dtype(), b.dtype())) attrs.set("out", *options.out);
+  set_compute(attrs, a.dtype(), b.dtype(), options.compute, options.out.value_or(a.dtype()));
+  if (!options.out) attrs.erase(kOut);
   if (options.ta) attrs.set("ta", true);
   if (options.tb) attrs.set("tb", true);
   return ir::emit(matmul_def, {a, b}, attrs);

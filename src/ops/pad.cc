@@ -90,6 +90,7 @@ const ir::OpDef pad_def = {
               {"value", ir::AttrSpec::Kind::real}},
     .dtypes = all_dtypes(),
     .samples = samples,
+    .precision = ir::PrecisionClass::follow,
 };
 
 }  // namespace ops

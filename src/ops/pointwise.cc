@@ -107,6 +107,15 @@ bool is_commutative(std::string_view name) {
   return false;
 }
 
+// Of the functions of reals, those that are no less exact in 16 bits than their operand is.
+ir::PrecisionClass precision_of(std::string_view name, Domain domain) {
+  if (domain != Domain::real) return ir::PrecisionClass::follow;
+  for (std::string_view n : {"relu", "tanh", "sigmoid", "floor", "ceil", "round"}) {
+    if (n == name) return ir::PrecisionClass::follow;
+  }
+  return ir::PrecisionClass::f32;
+}
+
 std::vector<const char*> operand_names(int arity, Domain domain) {
   if (domain == Domain::choose) return {"condition", "a", "b"};
   return arity == 1 ? std::vector<const char*>{"x"} : std::vector<const char*>{"a", "b"};
@@ -127,6 +136,7 @@ ir::OpDef record(const char* name, int arity, Domain domain, ir::InferFn infer, 
   if (domain == Domain::convert) def.attrs = {{"to", ir::AttrSpec::Kind::dtype, true}};
   def.dtypes = dtypes_of(domain);
   def.samples = samples;
+  def.precision = precision_of(name, domain);
   return def;
 }
 

@@ -157,6 +157,7 @@ ir::OpDef record(const char* name, ir::InferFn infer, GradResult (*grad)(const G
 ir::OpDef argmax_record() {
   ir::OpDef def = record("argmax", infer_argmax, ir::zero_gradient, {f32, f64, bf16, f16, i64, i32}, samples_argmax);
   def.attrs[0] = {"axis", ir::AttrSpec::Kind::integer, true};
+  def.precision = ir::PrecisionClass::follow;
   return def;
 }
 

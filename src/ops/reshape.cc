@@ -47,6 +47,7 @@ const ir::OpDef reshape_def = {
     .attrs = {{"shape", ir::AttrSpec::Kind::ints, true}},
     .dtypes = all_dtypes(),
     .samples = samples,
+    .precision = ir::PrecisionClass::follow,
 };
 
 }  // namespace ops

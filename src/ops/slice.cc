@@ -107,6 +107,7 @@ const ir::OpDef slice_def = {
               {"step", ir::AttrSpec::Kind::ints}},
     .dtypes = all_dtypes(),
     .samples = samples,
+    .precision = ir::PrecisionClass::follow,
 };
 
 }  // namespace ops

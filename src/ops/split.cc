@@ -72,6 +72,7 @@ const ir::OpDef split_def = {
     .attrs = {{"axis", ir::AttrSpec::Kind::integer, true}, {"sizes", ir::AttrSpec::Kind::ints, true}},
     .dtypes = all_dtypes(),
     .samples = samples,
+    .precision = ir::PrecisionClass::follow,
 };
 
 }  // namespace ops

@@ -41,6 +41,7 @@ const ir::OpDef stop_gradient_def = {
     .flags = ir::kComposite,
     .dtypes = all_dtypes(),
     .samples = samples,
+    .precision = ir::PrecisionClass::follow,
 };
 
 }  // namespace ops

@@ -72,6 +72,7 @@ const ir::OpDef transpose_def = {
     .attrs = {{"perm", ir::AttrSpec::Kind::ints, true}},
     .dtypes = all_dtypes(),
     .samples = samples,
+    .precision = ir::PrecisionClass::follow,
 };
 
 }  // namespace ops

@@ -110,6 +110,7 @@ const ir::OpDef with_gradient_def = {
     .flags = ir::kComposite,
     .dtypes = {f32, f64, bf16, f16},
     .samples = samples,
+    .precision = ir::PrecisionClass::follow,
 };
 
 namespace {

@@ -30,6 +30,15 @@ using DumpFn = std::function<void(const std::string& pass, const ir::Graph& grap
 // is unknown or required.
 void run_pipeline(ir::Graph& graph, const std::vector<std::string>& disabled, const DumpFn& dump = nullptr);
 
+// Before differentiation: the casts of a precision policy. "f32": none. "tf32", "bf16", "f16": matmul's factors are
+// rounded to it, and for the 16-bit ones the values between products are kept in it, as each op's record says
+// (ir::PrecisionClass); inputs, params, states, outputs and the loss stay f32. Throws Error on another name.
+void apply_precision(ir::Graph& graph, const std::string& precision);
+// After it: an op that asks for 16-bit factors reads operands of that dtype. Of a param it reads the compute copy, a
+// derived state NAME.bf16 or NAME.f16; of any other value one cast. Returns true when it changed the graph. Throws
+// Error when the model has another external of a copy's name.
+bool compute_casts(ir::Graph& graph);
+
 // Expands only composites that have no gradient rule of their own: what differentiate() needs.
 bool expand_undifferentiable(ir::Graph& graph);
 

@@ -38,7 +38,7 @@ void Executable::bind_buffers() {
   for (ir::ValueId id = 0; id < graph.num_values(); ++id) {
     const ir::ValueInfo& info = graph.value(id);
     if ((info.role == ir::Role::param || info.role == ir::Role::state) && !is_private(info)) {
-      store_.declare(info, compiled_->model.find_derivation(compiled_->model.find_external(info.name)) != nullptr);
+      store_.declare(info, compiled_->step.find_derivation(compiled_->step.find_external(info.name)) != nullptr);
     }
   }
   auto* arena = static_cast<char*>(store_.arena(plan().arena_bytes));
@@ -180,11 +180,11 @@ bool Executable::makes_stale(const Executable& other) const {
     const ir::ValueId id = mine.find_external(name);
     return id != ir::kNoValue && mine.find_update(id) >= 0;
   };
-  const ir::Graph& model = other.compiled_->model;
-  for (const ir::Derivation& d : model.derivations()) {
-    if (updates(model.value(d.state).name)) continue;
-    const std::vector<ir::ValueId> sources = ir::externals_of(model, d.value);
-    const auto updated = [&](ir::ValueId v) { return updates(model.value(v).name); };
+  const ir::Graph& step = other.compiled_->step;
+  for (const ir::Derivation& d : step.derivations()) {
+    if (updates(step.value(d.state).name)) continue;
+    const std::vector<ir::ValueId> sources = ir::externals_of(step, d.value);
+    const auto updated = [&](ir::ValueId v) { return updates(step.value(v).name); };
     if (std::any_of(sources.begin(), sources.end(), updated)) return true;
   }
   return false;

@@ -17,8 +17,8 @@ namespace aicf::runtime {
 // What compile() made: immutable, shared by every program with the same content.
 struct Compiled {
   ir::Graph model;  // as declared
-  ir::Graph grad;   // with outputs and backward
-  ir::Graph step;   // with updates
+  ir::Graph grad;   // with outputs, the precision's casts, and backward
+  ir::Graph step;   // with updates, and all derived states: the model's and compute copies
   ir::Graph graph;  // after the passes: what the plan is of
   plan::ExecPlan plan;
   std::vector<std::string> untrained;

@@ -91,7 +91,7 @@ void compare(const OpCase& c, const std::vector<Tensor>& got, const std::vector<
              const std::string& where) {
   ASSERT_EQ(got.size(), want.size()) << where;
   for (size_t o = 0; o < got.size(); ++o) {
-    const double eps = kUlps * epsilon(is_float(c.dtype) ? c.dtype : got[o].dtype());
+    const double eps = kUlps * std::max(epsilon(c.dtype), epsilon(got[o].dtype()));
     // A result that is not a float must be exact: the same integers, the same truth.
     const double bound = is_float(got[o].dtype()) ? eps * std::sqrt(k) : 0;
     expect_near(got[o], want[o], bound, where + " output " + std::to_string(o));

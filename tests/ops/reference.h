@@ -244,7 +244,27 @@ inline Arrays scatter_add_reference(Arrays in, const ir::Attrs& attrs) {
   return {out};
 }
 
+inline double cast_value(double v, DType to) {
+  unsigned char bits[8];
+  if (!is_float(to) && to != boolean) v = std::trunc(v);
+  set_element(to, bits, 0, v);
+  return element_as_double(to, bits, 0);
+}
+
+// What a product's factor is rounded to: 11 significant bits for tf32.
+inline double factor_value(double v, const std::string& compute) {
+  DType dtype = f64;
+  if (compute != "tf32") return parse_dtype(compute, dtype) ? cast_value(v, dtype) : v;
+  if (v == 0 || !std::isfinite(v)) return v;
+  int exponent = 0;
+  const double mantissa = std::frexp(v, &exponent);
+  return std::ldexp(std::nearbyint(std::ldexp(mantissa, 11)), exponent - 11);
+}
+
 inline Arrays matmul_reference(Arrays in, const ir::Attrs& attrs) {
+  for (Array& x : in) {
+    for (double& v : x.data) v = factor_value(v, attrs.get_string("compute"));
+  }
   const auto swap_last = [](const Array& x) {
     Array y(x.dims);
     const size_t r = x.dims.size();
@@ -284,13 +304,6 @@ inline Arrays in_range_reference(Arrays in, const ir::Attrs& attrs) {
     ok = ok && (ignored || (v >= 0 && v < static_cast<double>(attrs.get_int("extent"))));
   }
   return {Array({}, ok ? 1 : 0)};
-}
-
-inline double cast_value(double v, DType to) {
-  unsigned char bits[8];
-  if (!is_float(to) && to != boolean) v = std::trunc(v);
-  set_element(to, bits, 0, v);
-  return element_as_double(to, bits, 0);
 }
 
 inline double sign_of(double x) { return x > 0 ? 1 : x < 0 ? -1 : x; }

@@ -63,8 +63,9 @@ inline std::shared_ptr<const ir::Graph> retyped(const std::shared_ptr<const ir::
   return graph;
 }
 
-// True when the sample says nothing about a dtype, so that it runs as it stands.
+// True when the sample runs as it stands: its dtypes are its point, or it has no floats.
 inline bool is_typed(const ir::Sample& sample) {
+  if (sample.as_typed) return true;
   if (sample.inputs.empty()) return false;
   for (const TensorType& t : sample.inputs) {
     if (is_float(t.dtype)) return false;

@@ -25,7 +25,7 @@ constexpr int64_t kPackLeftPanels = 4;
 
 // An operand as the kernel sees it.
 struct Side {
-  int buffer = 0;
+  Place place;
   int64_t outer_stride = 0;  // between rows of L, between columns of R
   int64_t depth_stride = 0;
   int64_t elements = 0;  // of one matrix
@@ -33,7 +33,7 @@ struct Side {
   std::vector<int64_t> matrix;  // by product
 };
 
-struct GemmPlan {
+struct GemmPlan : MatmulStaging {
   int64_t rows = 0, cols = 0, depth = 0, batch = 0;
   bool swapped = false;  // computes Cᵀ = Bᵀ·Aᵀ
   Side left, right;
@@ -44,6 +44,7 @@ struct GemmPlan {
   int64_t row_blocks = 0, col_blocks = 0;
   int parts = 1, pack_parts = 1;
   double cycles = 0;
+  Place packed;  // panels of R
 
   int64_t packed_panels() const { return panels - first_packed; }
   int64_t packed_elements() const { return packed_panels() * panel * depth; }  // of one matrix
@@ -65,18 +66,20 @@ void choose_partition(GemmPlan& p) {
 GemmPlan make_plan(const MatmulDims& dims, bool swapped) {
   const GemmTile tile = gemm_tile();
   GemmPlan p;
+  static_cast<MatmulStaging&>(p) = dims.staging;
+  p.packed = {kMatmulWorkspace, p.workspace_bytes};
   p.swapped = swapped;
   p.batch = dims.batch();
   p.rows = swapped ? dims.n : dims.m;
   p.cols = swapped ? dims.m : dims.n;
   p.depth = dims.k;
-  const Side a = {.buffer = 0,
+  const Side a = {.place = p.places[0],
                   .outer_stride = dims.ta ? 1 : dims.k,
                   .depth_stride = dims.ta ? dims.m : 1,
                   .elements = dims.m * dims.k,
                   .matrices = dims.a_matrices,
                   .matrix = dims.a_matrix};
-  const Side b = {.buffer = 1,
+  const Side b = {.place = p.places[1],
                   .outer_stride = dims.tb ? dims.k : 1,
                   .depth_stride = dims.tb ? 1 : dims.n,
                   .elements = dims.k * dims.n,
@@ -116,11 +119,17 @@ GemmPlan best_plan(const MatmulDims& dims) {
   return swapped.cycles < plain.cycles ? swapped : plain;
 }
 
+const GemmPlan& plan_of(const KernelArgs& args) {
+  return static_cast<const GemmPlan&>(*static_cast<const MatmulStaging*>(args.params));
+}
+
+float* floats(const Place& place, const KernelArgs& args) { return reinterpret_cast<float*>(place.in(args)); }
+
 // Panels of all matrices of R, in one row, shared out.
 void pack_right(const KernelArgs& args, int part, int parts) {
-  const auto& p = *static_cast<const GemmPlan*>(args.params);
-  const auto* right = static_cast<const float*>(args.buffers[p.right.buffer]);
-  auto* packed = static_cast<float*>(args.buffers[3]);
+  const GemmPlan& p = plan_of(args);
+  const float* right = floats(p.right.place, args);
+  float* packed = floats(p.packed, args);
   const int64_t all = p.right.matrices * p.packed_panels();
   for (int64_t i = share_begin(all, part, parts); i < share_begin(all, part + 1, parts); ++i) {
     const int64_t matrix = i / p.packed_panels(), index = i % p.packed_panels();
@@ -133,11 +142,11 @@ void pack_right(const KernelArgs& args, int part, int parts) {
 }
 
 void multiply(const KernelArgs& args, int part, int parts) {
-  const auto& p = *static_cast<const GemmPlan*>(args.params);
-  const auto* left = static_cast<const float*>(args.buffers[p.left.buffer]);
-  const auto* right = static_cast<const float*>(args.buffers[p.right.buffer]);
-  const auto* packed = p.packed_elements() > 0 ? static_cast<const float*>(args.buffers[3]) : nullptr;
-  auto* out = static_cast<float*>(args.buffers[2]);
+  const GemmPlan& p = plan_of(args);
+  const float* left = floats(p.left.place, args);
+  const float* right = floats(p.right.place, args);
+  const float* packed = p.packed_elements() > 0 ? floats(p.packed, args) : nullptr;
+  float* out = floats(p.places[2], args);
   GemmBlock block = {.rows = p.rows,
                      .cols = p.cols,
                      .depth = p.depth,
@@ -175,10 +184,13 @@ PreparedKernel prepare_packed_matmul(const MatmulDims& dims) {
   PreparedKernel kernel = {.variant = "packed"};
   if (dims.empty()) return kernel;
   const auto plan = std::make_shared<const GemmPlan>(best_plan(dims));
-  kernel.workspace_bytes = static_cast<size_t>(plan->right.matrices * plan->packed_elements()) * sizeof(float);
-  if (kernel.workspace_bytes > 0) kernel.phases.push_back({pack_right, plan->pack_parts});
+  const size_t packed_bytes = static_cast<size_t>(plan->right.matrices * plan->packed_elements()) * sizeof(float);
+  kernel.workspace_bytes = plan->workspace_bytes + packed_bytes;
+  plan->add_phases(kernel, 0, 1);
+  if (packed_bytes > 0) kernel.phases.push_back({pack_right, plan->pack_parts});
   kernel.phases.push_back({multiply, plan->parts});
-  kernel.params = plan;
+  plan->add_phases(kernel, 2, 2);
+  kernel.params = std::shared_ptr<const MatmulStaging>(plan);
   return kernel;
 }
 

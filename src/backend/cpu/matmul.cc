@@ -1,4 +1,4 @@
-// Kernels of matmul: "reference", whose sums run in index order, and "packed", the fast one for f32.
+// Kernels of matmul: "reference", whose sums run in index order, and "packed", the fast one of f32 sums.
 #include <algorithm>
 #include <memory>
 
@@ -35,6 +35,7 @@ MatmulDims dims_of(const KernelQuery& query) {
   const Shape &a = query.in[0].shape, &out = query.out[0].shape;
   const std::span<const int64_t> lead = out.dims().first(out.rank() - 2);
   MatmulDims dims;
+  dims.staging = matmul_staging(query);
   dims.ta = query.attrs.get_bool("ta");
   dims.tb = query.attrs.get_bool("tb");
   dims.m = out[out.rank() - 2];
@@ -54,9 +55,9 @@ MatmulDims dims_of(const KernelQuery& query) {
   return dims;
 }
 
-bool is_type(const KernelQuery& query, DType dtype) {
-  return query.in[0].dtype == dtype && query.in[1].dtype == dtype && query.out[0].dtype == dtype;
-}
+bool is_f64(const KernelQuery& query) { return query.out[0].dtype == f64; }
+// The record has seen to it that the operands fit.
+bool has_f32_sums(const KernelQuery& query) { return is_float(query.out[0].dtype) && !is_f64(query); }
 
 // A multiply-add of the reference takes about four cycles: each waits for the one before.
 constexpr double kReferenceMicroseconds = 4.0 / 3000;
@@ -66,17 +67,22 @@ double reference_microseconds(const MatmulDims& dims) {
          static_cast<double>(dims.k);
 }
 
+struct Reference : MatmulStaging {
+  MatmulDims dims;
+};
+
 template <class T>
 void reference(const KernelArgs& args, int part, int parts) {
-  const auto& dims = *static_cast<const MatmulDims*>(args.params);
+  const auto& staging = *static_cast<const MatmulStaging*>(args.params);
+  const MatmulDims& dims = static_cast<const Reference&>(staging).dims;
+  const auto elements = [&](size_t i) { return reinterpret_cast<T*>(staging.places[i].in(args)); };
   const int64_t all_rows = dims.batch() * dims.m;
   const int64_t a_depth = dims.ta ? dims.m : 1, b_depth = dims.tb ? 1 : dims.n, b_col = dims.tb ? dims.k : 1;
   for (int64_t i = share_begin(all_rows, part, parts); i < share_begin(all_rows, part + 1, parts); ++i) {
     const int64_t product = i / dims.m, row = i % dims.m;
-    const T* a = static_cast<const T*>(args.buffers[0]) + dims.a_matrix[product] * dims.m * dims.k +
-                 row * (dims.ta ? 1 : dims.k);
-    const T* b = static_cast<const T*>(args.buffers[1]) + dims.b_matrix[product] * dims.k * dims.n;
-    T* out = static_cast<T*>(args.buffers[2]) + i * dims.n;
+    const T* a = elements(0) + dims.a_matrix[product] * dims.m * dims.k + row * (dims.ta ? 1 : dims.k);
+    const T* b = elements(1) + dims.b_matrix[product] * dims.k * dims.n;
+    T* out = elements(2) + i * dims.n;
     for (int64_t j = 0; j < dims.n; ++j) {
       T sum = 0;
       for (int64_t k = 0; k < dims.k; ++k) sum += a[k * a_depth] * b[k * b_depth + j * b_col];
@@ -85,21 +91,25 @@ void reference(const KernelArgs& args, int part, int parts) {
   }
 }
 
-bool accepts_reference(const KernelQuery& query) { return is_type(query, f32) || is_type(query, f64); }
+bool accepts_reference(const KernelQuery& query) { return is_float(query.out[0].dtype); }
 double cost_reference(const KernelQuery& query) { return reference_microseconds(dims_of(query)); }
 
 PreparedKernel prepare_reference(const KernelQuery& query) {
   PreparedKernel kernel = {.variant = "reference"};
-  const auto dims = std::make_shared<const MatmulDims>(dims_of(query));
-  if (dims->empty()) return kernel;
-  const int64_t most = std::min<int64_t>(dims->batch() * dims->m, 64);
-  const int64_t parts = std::clamp<int64_t>(static_cast<int64_t>(reference_microseconds(*dims) / 20), 1, most);
-  kernel.phases.push_back({is_type(query, f64) ? reference<double> : reference<float>, static_cast<int>(parts)});
-  kernel.params = dims;
+  const MatmulDims dims = dims_of(query);
+  if (dims.empty()) return kernel;
+  const int64_t most = std::min<int64_t>(dims.batch() * dims.m, 64);
+  const int64_t parts = std::clamp<int64_t>(static_cast<int64_t>(reference_microseconds(dims) / 20), 1, most);
+  const auto params = std::make_shared<const Reference>(Reference{dims.staging, dims});
+  kernel.workspace_bytes = params->workspace_bytes;
+  params->add_phases(kernel, 0, 1);
+  kernel.phases.push_back({is_f64(query) ? reference<double> : reference<float>, static_cast<int>(parts)});
+  params->add_phases(kernel, 2, 2);
+  kernel.params = std::shared_ptr<const MatmulStaging>(params);
   return kernel;
 }
 
-bool accepts_packed(const KernelQuery& query) { return is_type(query, f32); }
+bool accepts_packed(const KernelQuery& query) { return has_f32_sums(query); }
 double cost_packed(const KernelQuery& query) { return packed_matmul_cost(dims_of(query)); }
 PreparedKernel prepare_packed(const KernelQuery& query) { return prepare_packed_matmul(dims_of(query)); }
 

@@ -33,7 +33,8 @@ class IndexText {
   std::string number(int64_t value) const;
   // The thread's number in the grid.
   std::string thread(int threads) const;
-  // Statements that define NAME0, NAME1, …: the coordinates of element `index` in a dense tensor of these extents.
+  // Statements that define NAME0, NAME1, …: the coordinates of element `index`, a name, in a dense tensor of these
+  // extents.
   std::string coordinates(const std::vector<int64_t>& dims, const std::string& index, const std::string& name) const;
   // offset + Σ NAMEk·strides[k].
   std::string offset(const std::vector<int64_t>& strides, const std::string& name, int64_t offset = 0) const;

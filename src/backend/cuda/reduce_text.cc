@@ -116,8 +116,8 @@ DEVICE void column_rows(Acc (&acc)[L], const In* x, int rows, Pitch pitch) {
 // The float step is the pointwise expression itself.
 std::string float_step(ReduceKind kind) {
   printing::Printer printer;
-  const printing::Text a = {&printer, "a"}, b = {&printer, "b"};
-  const printing::Text result = kind == ReduceKind::sum    ? printing::op_add(a, b)
+  const printing::Text<float> a = {&printer, "a"}, b = {&printer, "b"};
+  const printing::Text<float> result = kind == ReduceKind::sum    ? printing::op_add(a, b)
                                 : kind == ReduceKind::prod ? printing::op_mul(a, b)
                                 : kind == ReduceKind::max  ? printing::op_maximum(a, b)
                                                            : printing::op_minimum(a, b);

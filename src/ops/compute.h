@@ -1,0 +1,28 @@
+// The precision of ops that sum products (matmul): attributes `compute` and `out`.
+//
+// The operands have one float dtype, or `compute` says what they are rounded to before they are multiplied: "tf32"
+// (operands f32), "bf16" or "f16" (each operand f32 or that dtype). Sums are f32 (f64 of f64 operands) and are rounded
+// once, to `out`: f32 or the 16-bit dtype multiplied in. Without `out`: the operands' dtype where they agree, else f32.
+#pragma once
+
+#include <string>
+
+#include "ir/op.h"
+
+namespace aicf::ops {
+
+inline constexpr const char* kCompute = "compute";
+inline constexpr const char* kOut = "out";
+
+// The result's dtype. Throws Error on operands or attributes that do not fit.
+DType result_dtype(const ir::InferCtx& ctx);
+
+// What the factors of an op are rounded to, as `compute` names it; "" where they are multiplied as they are, in f32 or
+// f64.
+std::string compute_of(const ir::Attrs& attrs, DType a, DType b);
+
+// Sets both for operands of these dtypes. What goes without saying is left out, so that equal ops have equal text:
+// `compute` of operands that have that dtype, and the default `out`.
+void set_compute(ir::Attrs& attrs, DType a, DType b, const std::string& compute, DType out);
+
+}  // namespace aicf::ops
