@@ -210,7 +210,7 @@ TEST_F(Cli, OpsAndInfo) {
   EXPECT_NE(run("ops matmul").out.find("packed"), std::string::npos);
   const Result info = run("info");
   EXPECT_EQ(info.code, 0);
-  EXPECT_NE(info.out.find("libaicf_cuda.so"), std::string::npos) << info.out;
+  EXPECT_NE(info.out.find("backend cuda: "), std::string::npos) << info.out;
   refuses("ops matmull", {"matmull"});
 }
 
@@ -224,11 +224,21 @@ TEST_F(Cli, MistypedCommandsAndOptions) {
   refuses("train " + kRecipe + " --mode fast", {"--mode"});
   refuses("train " + kRecipe + " --precision bf17", {"bf17", "did you mean bf16"});
   refuses("train " + kRecipe + " --resume x", {"--resume"});
-  refuses("train " + kRecipe + " --backend cuda", {"libaicf_cuda.so", "AICF_PLUGIN_PATH"});
   refuses("train " + kRecipe + " --backend gpu", {"gpu", "cpu"});
   refuses("train " + kRecipe + " --disable-pass dec", {"dec", "dce"});
   refuses("train " + kRecipe + " --disable-pass expand", {"expand", "required"});
   refuses("eval " + kRecipe, {"--weights"});
+}
+
+// A copy of the library in a folder of its own has no plugin beside it.
+TEST_F(Cli, APluginThatIsNotThereIsNamed) {
+  fs::copy_file(AICF_LIBRARY, path(AICF_LIBRARY_NAME));
+  const char* set = std::getenv("LD_LIBRARY_PATH");
+  const std::string before = set != nullptr ? set : "";
+  setenv("LD_LIBRARY_PATH", (folder_.string() + ":" + before).c_str(), 1);
+  refuses("train " + kRecipe + " --backend cuda", {"libaicf_cuda.so", "AICF_PLUGIN_PATH", folder_.string()});
+  EXPECT_NE(run("info").out.find("backend cuda: not available"), std::string::npos);
+  setenv("LD_LIBRARY_PATH", before.c_str(), 1);
 }
 
 TEST_F(Cli, RecipesThatDoNotParse) {
