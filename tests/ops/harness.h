@@ -1,6 +1,7 @@
 // What the op tests iterate over: every record × sample × dtype, and how closely results must agree.
 #pragma once
 
+#include <algorithm>
 #include <cfloat>
 #include <cmath>
 #include <set>
@@ -31,6 +32,52 @@ inline std::vector<OpCase> cases_of(const ir::OpDef& def) {
     }
     for (DType dtype : def.dtypes) {
       if (auto at = at_dtype(sample, dtype)) cases.push_back({&def, *at, dtype});
+    }
+  }
+  return cases;
+}
+
+// A plan grants a rule only for equal types (equal bytes for a view), and when every slot that holds the operand may
+// give its storage away.
+inline bool can_be_granted(const OpCase& c, const BoundOp& op, const ir::AliasRule& rule) {
+  const TensorType &in = op.in[rule.in], &out = op.out[rule.out];
+  if (c.def->is(ir::kView) ? in.bytes() != out.bytes() : in != out) return false;
+  for (size_t i = 0; i < c.sample.same_as.size(); ++i) {
+    const int holder = c.sample.same_as[i] >= 0 ? c.sample.same_as[i] : static_cast<int>(i);
+    const int wanted = c.sample.same_as.empty() || c.sample.same_as[rule.in] < 0 ? rule.in : c.sample.same_as[rule.in];
+    if (holder != wanted) continue;
+    const bool listed = std::any_of(c.def->alias.begin(), c.def->alias.end(), [&](const ir::AliasRule& r) {
+      return r.out == rule.out && r.in == static_cast<int>(i);
+    });
+    if (!listed) return false;
+  }
+  return true;
+}
+
+// The cases that a GPU backend has a kernel for: not those of f64, which is for the CPU alone, and what `compute`
+// rounds is rounded, as the passes leave it.
+inline std::vector<OpCase> gpu_cases_of(const ir::OpDef& def) {
+  std::vector<OpCase> cases;
+  for (OpCase& c : cases_of(def)) {
+    ir::Graph graph = graph_of(def, c.sample).graph;
+    passes::compute_casts(graph);
+    for (const ir::Op& op : graph.ops()) {
+      if (op.def != &def) continue;
+      const BoundOp bound = bind(graph, op);
+      const auto is_wide = [](const TensorType& t) { return t.dtype == f64; };
+      if (std::any_of(bound.in.begin(), bound.in.end(), is_wide)) break;
+      if (std::any_of(bound.out.begin(), bound.out.end(), is_wide)) break;
+      if (bound.in != c.sample.inputs) {
+        const std::vector<Tensor> operands = operands_of(def, c.sample);
+        c.sample.values.clear();
+        for (size_t i = 0; i < operands.size(); ++i) {
+          c.sample.values.emplace_back(static_cast<int>(i), converted(operands[i], bound.in[i].dtype));
+        }
+        c.sample.inputs = bound.in;
+        c.sample.attrs = op.attrs;
+      }
+      cases.push_back(std::move(c));
+      break;
     }
   }
   return cases;

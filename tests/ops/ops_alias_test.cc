@@ -6,23 +6,6 @@ namespace {
 
 class OpsAlias : public ::testing::TestWithParam<const ir::OpDef*> {};
 
-// A plan grants a rule only for equal types (equal bytes for a view), and when every slot that holds the operand may
-// give its storage away.
-bool can_be_granted(const OpCase& c, const BoundOp& op, const ir::AliasRule& rule) {
-  const TensorType &in = op.in[rule.in], &out = op.out[rule.out];
-  if (c.def->is(ir::kView) ? in.bytes() != out.bytes() : in != out) return false;
-  for (size_t i = 0; i < c.sample.same_as.size(); ++i) {
-    const int holder = c.sample.same_as[i] >= 0 ? c.sample.same_as[i] : static_cast<int>(i);
-    const int wanted = c.sample.same_as.empty() || c.sample.same_as[rule.in] < 0 ? rule.in : c.sample.same_as[rule.in];
-    if (holder != wanted) continue;
-    const bool listed = std::any_of(c.def->alias.begin(), c.def->alias.end(), [&](const ir::AliasRule& r) {
-      return r.out == rule.out && r.in == static_cast<int>(i);
-    });
-    if (!listed) return false;
-  }
-  return true;
-}
-
 TEST_P(OpsAlias, OnAndOffAreBitEqual) {
   std::set<size_t> granted;
   for (const OpCase& c : cases_of(*GetParam())) {

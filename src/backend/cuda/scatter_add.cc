@@ -169,6 +169,7 @@ for (int m = 0; m < MANY; ++m) {
 #pragma unroll
   for (int l = 0; l < L; ++l) sum[l] = load(old[m].at[l]);
   int i = begin[m];
+#pragma unroll 1
   for (; i + U <= begin[m + 1]; i += U) {
     Pack<T, L> more[U];
 #pragma unroll
@@ -179,6 +180,7 @@ for (int m = 0; m < MANY; ++m) {
       for (int l = 0; l < L; ++l) sum[l] = plus(sum[l], load(more[u].at[l]));
     }
   }
+#pragma unroll 1
   for (; i < begin[m + 1]; i += 4) {
     Pack<T, L> more[4];
 #pragma unroll
