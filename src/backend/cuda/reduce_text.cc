@@ -118,9 +118,9 @@ std::string float_step(ReduceKind kind) {
   printing::Printer printer;
   const printing::Text<float> a = {&printer, "a"}, b = {&printer, "b"};
   const printing::Text<float> result = kind == ReduceKind::sum    ? printing::op_add(a, b)
-                                : kind == ReduceKind::prod ? printing::op_mul(a, b)
-                                : kind == ReduceKind::max  ? printing::op_maximum(a, b)
-                                                           : printing::op_minimum(a, b);
+                                       : kind == ReduceKind::prod ? printing::op_mul(a, b)
+                                       : kind == ReduceKind::max  ? printing::op_maximum(a, b)
+                                                                  : printing::op_minimum(a, b);
   return printer.statements() + "return " + result.name + ";";
 }
 
@@ -141,21 +141,25 @@ std::string step(ReduceKind kind, DType dtype) {
   return "return a < b ? a : b;";
 }
 
+// The body of identity().
 std::string identity(ReduceKind kind, DType dtype) {
-  if (kind == ReduceKind::sum) return "0";
-  if (kind == ReduceKind::prod) return "1";
+  if (kind == ReduceKind::sum) return "return 0;";
+  // Hidden from the compiler, which would take 1 * x for x, when it flushes a subnormal.
+  if (kind == ReduceKind::prod && is_float(dtype))
+    return R"(float one; asm("mov.f32 %0, 0f3F800000;" : "=f"(one)); return one;)";
+  if (kind == ReduceKind::prod) return "return 1;";
   const bool max = kind == ReduceKind::max;
-  if (is_float(dtype)) return max ? "__int_as_float(0xff800000)" : "__int_as_float(0x7f800000)";
-  if (dtype == i64) return max ? "(i64)0x8000000000000000ull" : "0x7fffffffffffffffll";
-  if (dtype == i32) return max ? "(int)0x80000000u" : "0x7fffffff";
-  return max ? "0" : dtype == boolean ? "1" : "255";
+  if (is_float(dtype)) return max ? "return __int_as_float(0xff800000);" : "return __int_as_float(0x7f800000);";
+  if (dtype == i64) return max ? "return (i64)0x8000000000000000ull;" : "return 0x7fffffffffffffffll;";
+  if (dtype == i32) return max ? "return (int)0x80000000u;" : "return 0x7fffffff;";
+  return max ? "return 0;" : dtype == boolean ? "return 1;" : "return 255;";
 }
 
 }  // namespace
 
 std::string reduce_text(ReduceKind kind, DType dtype) {
-  return types({{"Acc", wide_type(dtype)}}) + "DEVICE Acc identity() { return " + identity(kind, dtype) +
-         "; }\nDEVICE Acc combine(Acc a, Acc b) {\n" + step(kind, dtype) + "\n}\n" + kTree;
+  return types({{"Acc", wide_type(dtype)}}) + "DEVICE Acc identity() { " + identity(kind, dtype) +
+         " }\nDEVICE Acc combine(Acc a, Acc b) {\n" + step(kind, dtype) + "\n}\n" + kTree;
 }
 
 RowSplit RowSplit::of(int64_t n, size_t size, int64_t blocks) {
