@@ -106,7 +106,15 @@ double peak_rate(int threads) {
 class Product {
  public:
   explicit Product(const Case& c) : flops_(2.0 * static_cast<double>(c.m * c.n) * static_cast<double>(c.k)) {
-    kernel_ = backend::cpu::prepare_packed_matmul({c.m, c.n, c.k, c.ta, c.tb, {0}, {0}, 1, 1});
+    kernel_ = backend::cpu::prepare_packed_matmul({.m = c.m,
+                                                   .n = c.n,
+                                                   .k = c.k,
+                                                   .ta = c.ta,
+                                                   .tb = c.tb,
+                                                   .a_matrix = {0},
+                                                   .b_matrix = {0},
+                                                   .a_matrices = 1,
+                                                   .b_matrices = 1});
     for (const int64_t elements :
          {c.m * c.k, c.k * c.n, c.m * c.n, static_cast<int64_t>(kernel_.workspace_bytes / 4)}) {
       auto* data = static_cast<float*>(backend::cpu_backend().allocate(static_cast<size_t>(elements) * sizeof(float)));

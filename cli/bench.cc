@@ -44,8 +44,8 @@ std::vector<Feed> feeds_of(const NamedTensors& batch) {
 
 // What another program needs to take the same steps, and to see that it does: the parameters before the first step, one
 // batch, and the loss of each step on it.
-std::vector<float> write_export(Program& program, const NamedTensors& batch, const std::string& folder, const std::string& name,
-                  int64_t steps) {
+std::vector<float> write_export(Program& program, const NamedTensors& batch, const std::string& folder,
+                                const std::string& name, int64_t steps) {
   NamedTensors tensors = program.snapshot({.params = true, .states = false});
   tensors.insert(tensors.end(), batch.begin(), batch.end());
   std::vector<float> losses;
@@ -88,7 +88,7 @@ nlohmann::json bench_one(const Recipe& recipe, const Options& options, const Ben
   for (const NamedTensors& batch : batches.tensors) feeds.push_back(feeds_of(batch));
 
   RecipeModel model = build_model(recipe, recipe.train.batch);
-  CompileOptions compile_with = compile_options(options);
+  CompileOptions compile_with = compile_options(options, recipe);
   compile_with.loss = model.loss;
   compile_with.optimizer = build_optimizer(recipe, batches.per_epoch);
   compile_with.outputs = {{"loss", model.loss}};

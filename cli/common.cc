@@ -20,6 +20,7 @@ void add_common_options(CLI::App& app, Options& options) {
   app.add_option("--mode", options.mode, "how the plan is run")
       ->check(CLI::IsMember({"graph", "replay", "eager"}))
       ->capture_default_str();
+  app.add_option("--precision", options.precision, "f32, tf32, bf16 or f16 instead of the recipe's");
   app.add_option("--set", options.sets, "KEY=VALUE: overrides a key of the recipe, e.g. optimizer.lr=0.01")
       ->take_last()
       ->expected(1)
@@ -45,18 +46,19 @@ Recipe recipe_of(const Options& options) {
   return load_recipe(options.recipe, sets);
 }
 
-CompileOptions compile_options(const Options& options) {
+CompileOptions compile_options(const Options& options, const Recipe& recipe) {
   CompileOptions compile;
   compile.backend = options.backend;
   compile.mode = options.mode == "eager" ? Mode::eager : options.mode == "replay" ? Mode::replay : Mode::graph;
   compile.alias = !options.no_alias;
   compile.reuse = !options.no_reuse;
   compile.disable_passes = options.disabled_passes;
+  compile.precision = recipe.precision;
   return compile;
 }
 
 Program compile_training(RecipeModel& model, const Recipe& recipe, int64_t steps_per_epoch, const Options& options) {
-  CompileOptions compile_with = compile_options(options);
+  CompileOptions compile_with = compile_options(options, recipe);
   compile_with.loss = model.loss;
   compile_with.optimizer = build_optimizer(recipe, steps_per_epoch);
   const auto correct = model.outputs.find("correct");

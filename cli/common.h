@@ -38,9 +38,9 @@ void add_recipe_options(CLI::App& app, Options& options);
 void add_common_options(CLI::App& app, Options& options);  // without RECIPE
 void add_training_options(CLI::App& app, Options& options);
 
-// The recipe with --set, --steps and --seed applied.
+// The recipe with --set, --steps, --seed and --precision applied.
 Recipe recipe_of(const Options& options);
-CompileOptions compile_options(const Options& options);
+CompileOptions compile_options(const Options& options, const Recipe& recipe);
 
 // Training as the recipe says: the loss and, where the model has one, the share of right answers.
 Program compile_training(RecipeModel& model, const Recipe& recipe, int64_t steps_per_epoch, const Options& options);

@@ -9,7 +9,7 @@ int eval(const Options& options, const std::string& weights) {
   check_json(options.json);
   const Recipe recipe = recipe_of(options);
   RecipeModel model = build_model(recipe, eval_batch(recipe));
-  Program program = compile_evaluation(model, compile_options(options));
+  Program program = compile_evaluation(model, compile_options(options, recipe));
   const Safetensors file = read_safetensors(weights);
   try {
     program.load(file.tensors);

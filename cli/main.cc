@@ -75,7 +75,6 @@ struct CommandLine {
         command("bench", "time the step of each recipe", [this] { return cli::bench(options, request); });
     bench_app->add_option("RECIPE", request.recipes, "recipe files (TOML)")->required();
     add_common_options(*bench_app, options);
-    bench_app->add_option("--precision", options.precision, "f32, tf32, bf16 or f16 instead of the recipe's");
     bench_app->add_option("--time", request.seconds, "seconds for each of the two measurements")
         ->check(CLI::NonNegativeNumber)
         ->capture_default_str();

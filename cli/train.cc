@@ -25,13 +25,18 @@ int64_t parameters(const Program& program) {
   return count;
 }
 
-void print_header(const Recipe& recipe, const Program& program, int64_t steps) {
+void print_header(const Recipe& recipe, const Program& program, int64_t steps, const std::string& asked) {
   std::string chosen;
   for (const BackendInfo& backend : list_backends()) {
     if (backend.name == program.backend()) chosen = backend.description;
   }
   fmt::print("{}: {} parameters, {} steps of batch {}\n", recipe.name, parameters(program), steps, recipe.train.batch);
   fmt::print("backend {}: {}\n", program.backend(), chosen);
+  for (const BackendInfo& backend : list_backends()) {
+    if (asked == "auto" && program.backend() == "cpu" && !backend.available) {
+      fmt::print("  (auto: {})\n", backend.description);
+    }
+  }
   fmt::print("plan: {} launches, {} planned (arena {})\n", program.launches(), bytes_text(program.memory().total),
              bytes_text(program.memory().arena));
   for (const std::string& name : program.untrained())
@@ -54,7 +59,7 @@ int train(const Options& options, const std::string& out) {
     make_folder(out, "--out");
     metrics = std::make_unique<MetricsWriter>(out + "/metrics.jsonl");
   }
-  print_header(recipe, program, steps);
+  print_header(recipe, program, steps, options.backend);
 
   interrupted = 0;
   std::signal(SIGINT, on_signal);
@@ -102,7 +107,7 @@ int train(const Options& options, const std::string& out) {
   }
 
   RecipeModel eval_model = build_model(recipe, eval_batch(recipe));
-  CompileOptions eval_options = compile_options(options);
+  CompileOptions eval_options = compile_options(options, recipe);
   eval_options.share = program;
   Program eval_program = compile_evaluation(eval_model, eval_options);
   const Evaluation result = evaluate(eval_program, recipe);

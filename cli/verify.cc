@@ -29,7 +29,7 @@ int verify(const Options& options, int orders) {
     return list;
   };
 
-  CompileOptions compile_with = compile_options(options);
+  CompileOptions compile_with = compile_options(options, recipe);
   compile_with.loss = model.loss;
   compile_with.optimizer = build_optimizer(recipe, loader.batches_per_epoch());
   VerifyOptions verify_options;

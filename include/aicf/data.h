@@ -36,8 +36,8 @@ class Dataset {
   int64_t size_ = 0;
 };
 
-// Where Debian's package dataset-fashion-mnist installs its files. The environment variable AICF_FASHION_MNIST, where it
-// is set, names another folder to use instead of this one; a recipe may name any other.
+// Where Debian's package dataset-fashion-mnist installs its files. The environment variable AICF_FASHION_MNIST, where
+// it is set, names another folder to use instead of this one; a recipe may name any other.
 inline constexpr const char* kFashionMnistFolder = "/usr/share/datasets/fashion-mnist";
 
 // Images and labels in the files of the MNIST family: {train,t10k}-images-idx3-ubyte and

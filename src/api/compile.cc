@@ -212,7 +212,8 @@ void finish(Compiled& compiled, const CompileOptions& options, backend::Backend&
   double budget = options.tune_budget;
   std::vector<backend::PreparedKernel> kernels =
       lower::lower(compiled.graph, backend.kernels(), {options.tune, &budget});
-  compiled.plan = plan::make_plan(compiled.graph, std::move(kernels), {options.alias, options.reuse});
+  compiled.plan =
+      plan::make_plan(compiled.graph, std::move(kernels), {options.alias, options.reuse, backend.concurrent()});
   plan::check_plan(compiled.graph, compiled.plan);
   lower::link(compiled.plan, backend);
 }

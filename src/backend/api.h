@@ -201,6 +201,8 @@ class Backend {
   // "" when it can run; else why not (it may still prepare and link kernels).
   virtual std::string unusable() const { return {}; }
   virtual std::span<const Kernel> kernels() const = 0;
+  // Launches of a plan that no path orders may run side by side.
+  virtual bool concurrent() const { return false; }
   // Completes the code of these kernels: compiles, loads. Throws Error naming the op that does not compile.
   virtual void link(std::span<PreparedKernel* const>) {}
 

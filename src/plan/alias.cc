@@ -280,6 +280,9 @@ void place_results(Draft& draft) {
       for (StepId reader : draft.live_readers(cell)) {
         if (!reason.empty()) break;
         if (position[reader] > position[s]) reason = "\"" + draft.steps[reader].name + "\" reads it later";
+        if (draft.options.concurrent && reader != s && reason.empty() && !follows(draft, reader, s)) {
+          reason = "\"" + draft.steps[reader].name + "\" reads it, and need not wait";
+        }
       }
       draft.decide(result, operand, reason);
       if (!reason.empty()) continue;

@@ -195,6 +195,7 @@ class Checker {
       if (it.guard != kNoBuffer && (!valid(it.guard) || buffer(it.guard).bytes != 1)) {
         fault("{}: buffer {} is no guard", text(i), it.guard);
       }
+      if (it.guard != kNoBuffer && !it.kernel.guardable) fault("{} has a guard, and nothing skips its kernel", text(i));
     }
   }
 

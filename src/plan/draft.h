@@ -88,7 +88,7 @@ void place_required(Draft& draft);
 void place_results(Draft& draft);  // needs the order
 
 // arena.cc: offsets and totals of a plan whose launches and buffers are complete
-void place_arena(ExecPlan& plan, bool reuse);
+void place_arena(ExecPlan& plan, const Options& options);
 // edges.cc: the dependency edges of a plan whose offsets are final
 void add_edges(ExecPlan& plan);
 

@@ -59,6 +59,16 @@ struct AliasDecision {
 struct Options {
   bool alias = true;  // false: every result has storage of its own, every update is a copy
   bool reuse = true;  // false: no two arena buffers overlap
+  // Launches without a path between them may run side by side: storage is shared only where an order exists anyway,
+  // unless the arena would then exceed both `ample_bytes` and 1.10 times the live peak.
+  bool concurrent = false;
+  size_t ample_bytes = size_t{64} << 20;
+};
+
+// A buffer takes bytes that another had, and only for that must one launch wait for the other.
+struct MemoryOrder {
+  BufferId earlier = kNoBuffer, later = kNoBuffer;
+  size_t bytes = 0;  // of `later`
 };
 
 struct ExecPlan {
@@ -68,6 +78,7 @@ struct ExecPlan {
   std::vector<Launch> launches;
   std::vector<Edge> edges;  // sorted by (from, to, hazard), no duplicates
   std::vector<AliasDecision> aliases;
+  std::vector<MemoryOrder> memory_orders;
   size_t arena_bytes = 0;
   size_t external_bytes = 0;
   size_t constant_bytes = 0;

@@ -108,7 +108,7 @@ ExecPlan make_plan(const ir::Graph& graph, std::vector<backend::PreparedKernel> 
   if (options.alias) place_results(draft);
   ExecPlan plan = Assembler(draft, kernels).run();
   plan.aliases = std::move(draft.decisions);
-  place_arena(plan, options.reuse);
+  place_arena(plan, options);
   add_edges(plan);
   return plan;
 }

@@ -104,6 +104,16 @@ std::string aliases_text(const ir::Graph& graph, const ExecPlan& plan) {
   return text;
 }
 
+std::string memory_orders_text(const ir::Graph& graph, const ExecPlan& plan) {
+  if (plan.memory_orders.empty()) return "";
+  std::string text = fmt::format("waiting only to save memory ({})\n", plan.memory_orders.size());
+  for (const MemoryOrder& m : plan.memory_orders) {
+    text += fmt::format("  b{} {} takes bytes of b{} {}: {} bytes\n", m.later, owner_of(graph, plan.buffers[m.later]),
+                        m.earlier, owner_of(graph, plan.buffers[m.earlier]), m.bytes);
+  }
+  return text;
+}
+
 nlohmann::json id_or_null(int32_t id) { return id < 0 ? nlohmann::json() : nlohmann::json(id); }
 
 std::string dot_quoted(const std::string& text) {
@@ -120,7 +130,8 @@ std::string dot_quoted(const std::string& text) {
 std::string print(const ir::Graph& graph, const ExecPlan& plan) {
   return fmt::format("plan: {} launches, {} buffers, {} edges\n", plan.launches.size(), plan.buffers.size(),
                      plan.edges.size()) +
-         launches_text(graph, plan) + buffers_text(graph, plan) + aliases_text(graph, plan) + totals(plan);
+         launches_text(graph, plan) + buffers_text(graph, plan) + memory_orders_text(graph, plan) +
+         aliases_text(graph, plan) + totals(plan);
 }
 
 std::string print_memory(const ir::Graph& graph, const ExecPlan& plan) {

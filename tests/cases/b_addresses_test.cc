@@ -1,7 +1,8 @@
-// Cases B2 and B3: results overwritten by the next replay, and weights reloaded under a captured step. The class:
+// Cases B1 to B4: results overwritten by the next replay, and weights reloaded under a captured step. The class:
 // everything a program hands out, and everything that load, write, reset and train_reset put in.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "runtime/program.h"
@@ -9,6 +10,53 @@
 
 namespace aicf {
 namespace {
+
+// B1: gradients of micro-batches accumulated in a state inside the step; fetched ones are the step's own.
+TEST(CaseB1, AccumulatedGradientsAreTheSum) {
+  Model m;
+  const Value x = m.input("x", {f32, {}});
+  const Value w = m.param("w", {f32, {}}, Init::value(2));
+  const Value total = m.state("total", {f32, {}});
+  const Value first = m.input("first", {boolean, {}});
+  m.update(total, select(first, x, total + x));  // d(w·x)/dw, cleared on request
+  m.output("loss", w * x);
+  Program p = compile(m, {.loss = w * x, .outputs = {{"total", total}}, .fetch = {"w.grad"}});
+  const auto step = [&](float value, bool clears) {
+    Tensor flag(TensorType{boolean, {}});
+    *static_cast<uint8_t*>(flag.data()) = clears;
+    return p.step({{"x", Tensor::scalar(value)}, {"first", flag}});
+  };
+  for (int round = 0; round < 3; ++round) {
+    const StepResult a = step(1, true), b = step(3, false);
+    EXPECT_EQ(a.scalar("w.grad") + b.scalar("w.grad"), 4);
+    EXPECT_EQ(p.read("total").item(), 4);
+  }
+}
+
+// B4: a kernel that takes many addresses keeps none of the caller's: host memory used again changes nothing.
+TEST(CaseB4, ConcatOfFiveAfterTheHeapWasScribbledOver) {
+  Model m;
+  std::vector<Value> parts;
+  for (int i = 0; i < 5; ++i) parts.push_back(m.input("x" + std::to_string(i), {f32, {3, i + 1}}));
+  m.output("y", concat(parts, 1));
+  Program p = compile(m);
+  std::vector<Tensor> tensors;
+  std::vector<std::string> names;
+  for (int i = 0; i < 5; ++i) {
+    tensors.emplace_back(TensorType{f32, {3, i + 1}});
+    std::fill_n(tensors.back().as<float>(), tensors.back().elements(), static_cast<float>(i));
+    names.push_back("x" + std::to_string(i));
+  }
+  std::vector<Feed> feeds;
+  for (int i = 0; i < 5; ++i) feeds.push_back({names[static_cast<size_t>(i)], tensors[static_cast<size_t>(i)]});
+  const Tensor want = p.step(feeds)["y"];
+  for (size_t size = 16; size < (1 << 20); size *= 2) {
+    std::vector<unsigned char> scribble(size, 0xFF);
+    EXPECT_EQ(scribble.back(), 0xFF);
+  }
+  EXPECT_EQ(p.step(feeds)["y"], want);
+  EXPECT_EQ(want.at(14), 4);
+}
 
 // B2: two results kept of one program.
 TEST(CaseB2, ResultsAreSnapshots) {

@@ -121,6 +121,25 @@ TEST_F(Cli, VerifyPasses) {
   EXPECT_NE(r.out.find("hold"), std::string::npos) << r.out;
 }
 
+TEST_F(Cli, PrecisionOverridesTheRecipes) {
+  const std::string weights = path("run/weights.safetensors"), eval = "eval " + kRecipe + " --weights " + weights;
+  const Result trained = run("train " + kRecipe + " --precision bf16 --steps 60 --out " + path("run"));
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  for (const auto& [name, tensor] : read_safetensors(weights).tensors) EXPECT_EQ(tensor.dtype(), f32) << name;
+  const auto loss = [&](const std::string& options) {
+    const Result r = run(eval + options + " --json " + path("eval.json"));
+    EXPECT_EQ(r.code, 0) << r.err;
+    return nlohmann::json::parse(contents(path("eval.json")))["test"]["loss"].get<double>();
+  };
+  const double wide = loss(""), narrow = loss(" --precision bf16");
+  EXPECT_NEAR(narrow, wide, 0.02);
+  EXPECT_NE(narrow, wide);
+  EXPECT_EQ(loss(" --set precision=bf16"), narrow);
+  EXPECT_NE(run("dump " + kRecipe + " --precision f16").out.find(".weight.f16"), std::string::npos);
+  EXPECT_EQ(run("dump " + kRecipe).out.find("f16"), std::string::npos);
+  EXPECT_EQ(run("verify " + kRecipe + " --precision tf32 --steps 2 --orders 1").code, 0);
+}
+
 TEST_F(Cli, DumpsEveryStage) {
   for (const char* stage : {"model", "grad", "step", "passes", "opt", "plan", "memory"}) {
     const Result r = run("dump " + kRecipe + " --stage " + stage);
@@ -158,7 +177,8 @@ TEST_F(Cli, BenchTimesRecipesAndExportsTheirSteps) {
 
   const Recipe recipe = load_recipe(tiny);
   RecipeModel m = build_model(recipe, recipe.train.batch);
-  Program program = compile(m.model, {.loss = m.loss, .optimizer = build_optimizer(recipe, 8)});
+  Program program =
+      compile(m.model, {.loss = m.loss, .optimizer = build_optimizer(recipe, 8), .precision = recipe.precision});
   NamedTensors params, inputs, losses;
   for (auto& entry : read_safetensors(path("x/mlp-tiny-mini.safetensors")).tensors) {
     const bool input = entry.first == "x" || entry.first == "y";
@@ -190,7 +210,7 @@ TEST_F(Cli, OpsAndInfo) {
   EXPECT_NE(run("ops matmul").out.find("packed"), std::string::npos);
   const Result info = run("info");
   EXPECT_EQ(info.code, 0);
-  EXPECT_NE(info.out.find("libaicf_cuda.so"), std::string::npos) << info.out;
+  EXPECT_NE(info.out.find("backend cuda: "), std::string::npos) << info.out;
   refuses("ops matmull", {"matmull"});
 }
 
@@ -202,13 +222,23 @@ TEST_F(Cli, MistypedCommandsAndOptions) {
   refuses("train " + kRecipe + " --steps -3", {"--steps"});
   refuses("train " + kRecipe + " --steps x", {"--steps"});
   refuses("train " + kRecipe + " --mode fast", {"--mode"});
-  refuses("train " + kRecipe + " --precision bf16", {"--precision"});
+  refuses("train " + kRecipe + " --precision bf17", {"bf17", "did you mean bf16"});
   refuses("train " + kRecipe + " --resume x", {"--resume"});
-  refuses("train " + kRecipe + " --backend cuda", {"libaicf_cuda.so", "AICF_PLUGIN_PATH"});
   refuses("train " + kRecipe + " --backend gpu", {"gpu", "cpu"});
   refuses("train " + kRecipe + " --disable-pass dec", {"dec", "dce"});
   refuses("train " + kRecipe + " --disable-pass expand", {"expand", "required"});
   refuses("eval " + kRecipe, {"--weights"});
+}
+
+// A copy of the library in a folder of its own has no plugin beside it.
+TEST_F(Cli, APluginThatIsNotThereIsNamed) {
+  fs::copy_file(AICF_LIBRARY, path(AICF_LIBRARY_NAME));
+  const char* set = std::getenv("LD_LIBRARY_PATH");
+  const std::string before = set != nullptr ? set : "";
+  setenv("LD_LIBRARY_PATH", (folder_.string() + ":" + before).c_str(), 1);
+  refuses("train " + kRecipe + " --backend cuda", {"libaicf_cuda.so", "AICF_PLUGIN_PATH", folder_.string()});
+  EXPECT_NE(run("info").out.find("backend cuda: not available"), std::string::npos);
+  setenv("LD_LIBRARY_PATH", before.c_str(), 1);
 }
 
 TEST_F(Cli, RecipesThatDoNotParse) {

@@ -49,6 +49,18 @@ TEST(OpsGrad, WithGradientUsesTheRuleGiven) {
   EXPECT_EQ(got.at("grad:x").item(), 3 * (2 * 10 + 4));
 }
 
+// The cotangents 1, 2^-8 and 2^-8 of one bf16 value: added one after another in bf16 they are 1.
+TEST(OpsGrad, CotangentsOfA16BitValueAreSummedInF32) {
+  ir::Graph graph;
+  const Value x = graph.handle(graph.add_external(ir::Role::param, "x", {bf16, {}}));
+  const auto part = [&](double slope) { return cast(x * slope, f32); };
+  graph.add_output("loss", (part(1) + part(0x1p-8) + part(0x1p-8)).id());
+  add_gradients(graph, {"x"});
+  EXPECT_EQ(graph.type(graph.find_output("grad:x")).dtype, bf16);
+  Tensor at(TensorType{bf16, {}});
+  EXPECT_EQ(expand_and_interpret(graph, {{"x", at}}).at("grad:x").item(), 1 + 0x1p-7);
+}
+
 // A matrix shared by all leading axes of a: its gradient is one product over all rows, not one a batch and a sum.
 TEST(OpsGrad, OfASharedMatrixIsOneProduct) {
   for (const bool tb : {false, true}) {

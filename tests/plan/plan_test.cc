@@ -214,6 +214,53 @@ TEST(Plan, ThirtyResidualBlocksWithAndWithoutReuse) {
   EXPECT_LT(p.arena_bytes, apart.arena_bytes);
 }
 
+// --- launches side by side ------------------------------------------------------------------------------------------
+
+// `count` chains of `length` ops from one input, blended at the end.
+World branches(int count, int length) {
+  World w;
+  const ValueId x = w.input("x");
+  ValueId sum = x;
+  for (int b = 0; b < count; ++b) {
+    ValueId h = x;
+    for (int i = 0; i < length; ++i) h = w.op(kFlip, {h}, "");  // never in place
+    sum = w.op(kBlend, {sum, h}, "");
+  }
+  w.graph.add_output("y", sum);
+  return w;
+}
+
+TEST(Concurrent, BranchesShareNoBytesWhereMemoryIsAmple) {
+  const World w = branches(4, 5);
+  const ExecPlan serial = plan_and_run(w), wide = w.plan({true, true, true});
+  EXPECT_EQ(plan::critical_path(plan::graph_of(wide)), 5 + 4);
+  EXPECT_GT(plan::critical_path(plan::graph_of(serial)), 5 + 4) << "sharing in launch order makes branches wait";
+  EXPECT_TRUE(wide.memory_orders.empty());
+  EXPECT_LT(wide.arena_bytes, w.plan({true, false}).arena_bytes) << "a chain still shares along itself";
+}
+
+TEST(Concurrent, WithoutMemoryToSpareOrdersAreAddedAndListed) {
+  const World w = branches(6, 4);
+  const ExecPlan tight = w.plan({true, true, true, 0});
+  EXPECT_LE(tight.arena_bytes, tight.live_peak_bytes + tight.live_peak_bytes / 10);
+  EXPECT_FALSE(tight.memory_orders.empty());
+  EXPECT_NE(plan::print(w.graph, tight).find("waiting only to save memory"), std::string::npos);
+  const ExecPlan ample = w.plan({true, true, true, size_t{1} << 20});
+  EXPECT_TRUE(ample.memory_orders.empty());
+  EXPECT_GT(ample.arena_bytes, tight.arena_bytes);
+}
+
+// Writing over an operand that another op reads, with nothing between them, would make one wait for the other.
+TEST(Concurrent, AResultTakesNoOperandThatAnUnorderedOpReads) {
+  World w;
+  const ValueId a = w.op(kFlip, {w.input("x")}, "a");
+  const ValueId left = w.op(kFlip, {a}, "left"), right = w.op(kBump, {a}, "right");
+  w.graph.add_output("left", left);
+  w.graph.add_output("y", w.op(kFlip, {right}, "y"));
+  EXPECT_TRUE(same_storage(w.plan(), right, a));
+  EXPECT_EQ(refusal(w.plan({true, true, true}), right, a), "\"flip %left\" reads it, and need not wait");
+}
+
 TEST(Plan, TotalsCountEveryExternalAndOnlyUsedConstants) {
   World w;
   w.state("unused");

@@ -187,6 +187,19 @@ TEST(Guards, AdamTripletIsInPlace) {
   expect_in_place(a, plan_and_run(a.w));
 }
 
+// A library call runs whatever the guard says: what it reads must be right then too.
+TEST(Guards, ALibraryCallIsNeverSkipped) {
+  const Adam a = Adam::composed();
+  std::vector<backend::PreparedKernel> kernels = a.w.kernels();
+  const ValueId step = a.w.graph.find("step");
+  kernels[static_cast<size_t>(a.w.graph.value(step).producer)].guardable = false;
+  const ExecPlan p = plan::make_plan(a.w.graph, std::move(kernels), {});
+  EXPECT_NO_THROW(plan::check_plan(a.w.graph, p));
+  EXPECT_EQ(refusal(p, a.m_next, a.m), "\"blend %step\" is a library call, which no guard skips");
+  EXPECT_EQ(refusal(p, a.v_next, a.v), "\"blend %step\" is a library call, which no guard skips");
+  EXPECT_TRUE(same_storage(p, a.p, a.p_next));
+}
+
 TEST(Guards, AFetchedValueIsKeptWhenTheGuardIsFalse) {
   Adam a = Adam::composed();
   a.w.graph.add_output("m", a.m_next);

@@ -213,6 +213,12 @@ TEST(Planted, AWorkspaceMissingSmallOrShared) {
   EXPECT_EQ(shared.fault(), "check_plan: launch 3 \"spill %b\": the workspace overlaps buffer 10 (%f, arena)");
 }
 
+TEST(Planted, AGuardThatItsKernelIgnores) {
+  Step s;
+  s.launch("blend %w.next").kernel.guardable = false;
+  EXPECT_EQ(s.fault(), "check_plan: launch 7 \"blend %w.next\" has a guard, and nothing skips its kernel");
+}
+
 // --- launches -----------------------------------------------------------------------------------------------------
 
 TEST(Planted, AWrongBuffer) {

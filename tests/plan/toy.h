@@ -333,6 +333,8 @@ class Machine {
   std::vector<Bytes> own_;
 };
 
-inline constexpr plan::Options kAllOptions[] = {{true, true}, {true, false}, {false, true}, {false, false}};
+// The last two plan for launches side by side, with memory to spare and without.
+inline constexpr plan::Options kAllOptions[] = {{true, true},   {true, false},      {false, true},
+                                                {false, false}, {true, true, true}, {true, true, true, 0}};
 
 }  // namespace aicf::toy

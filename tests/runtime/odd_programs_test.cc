@@ -145,7 +145,11 @@ TEST(OddPrograms, NamesOfTheLibrarysOwnStates) {
   m.update(applied, applied + 1);
   m.output("row", gather(m.param("t", {f32, {3}}), index));
   Program p = compile(m);
-  EXPECT_NE(error_of([&] { p.step({{"i", Tensor::of<int32_t>({1}, {5})}}); }), "");
+  EXPECT_NE(error_of([&] {
+              p.step({{"i", Tensor::of<int32_t>({1}, {5})}});
+              p.wait();
+            }),
+            "");
   EXPECT_EQ(p.read("steps.applied").item(), 0);
 }
 

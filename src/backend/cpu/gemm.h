@@ -16,7 +16,7 @@ struct MatmulDims {
   bool ta = false, tb = false;
   std::vector<int64_t> a_matrix, b_matrix;  // by product
   int64_t a_matrices = 0, b_matrices = 0;   // stored
-  MatmulStaging staging;
+  MatmulStaging staging = {};
   int64_t batch() const { return static_cast<int64_t>(a_matrix.size()); }
   bool empty() const { return batch() == 0 || m == 0 || n == 0; }
 };

@@ -74,6 +74,8 @@ class CudaBackend : public Backend {
   std::string unusable() const override { return device().unusable; }
   std::span<const Kernel> kernels() const override { return kernel_table(); }
 
+  bool concurrent() const override { return true; }
+
   void link(std::span<PreparedKernel* const> kernels) override {
     std::vector<Generated*> generated;
     for (PreparedKernel* kernel : kernels) {

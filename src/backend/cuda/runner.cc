@@ -14,6 +14,7 @@
 #include "backend/cuda/launch.h"
 #include "backend/cuda/queue.h"
 #include "backend/cuda/runner_kernels.h"
+#include "base/thread_pool.h"
 
 namespace aicf::backend::cuda {
 namespace {
@@ -24,6 +25,26 @@ constexpr size_t kPieceAlignment = 16;
 constexpr uint64_t kEvents = 64;
 
 size_t rounded_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
+
+// Large feeds are copied by several threads: one alone fills a third of the bus at best.
+constexpr size_t kPart = size_t{1} << 20;
+void copy_to_pinned(char* to, const void* from, size_t bytes) {
+  struct Task {
+    char* to;
+    const char* from;
+    size_t bytes;
+  } task{to, static_cast<const char*>(from), bytes};
+  if (bytes < 4 * kPart) {
+    std::memcpy(to, from, bytes);
+    return;
+  }
+  const auto part = [](void* ctx, int i, int) {
+    const Task& t = *static_cast<const Task*>(ctx);
+    const size_t begin = static_cast<size_t>(i) * kPart;
+    std::memcpy(t.to + begin, t.from + begin, std::min(kPart, t.bytes - begin));
+  };
+  base::ThreadPool::shared().run(part, &task, static_cast<int>((bytes + kPart - 1) / kPart));
+}
 
 struct DeviceMemory {
   explicit DeviceMemory(size_t bytes) {
@@ -194,7 +215,7 @@ class CudaRunner : public StepRunner {
       const size_t at = input_layout_.offsets[static_cast<size_t>(feed.input)];
       const size_t size = spec_.inputs[static_cast<size_t>(feed.input)].bytes;
       if (size == 0 || feed.on_device) continue;
-      std::memcpy(pinned + at, feed.data, size);
+      copy_to_pinned(pinned + at, feed.data, size);
       first = std::min(first, at);
       last = std::max(last, at + size);
     }
