@@ -54,6 +54,7 @@ CompileOptions compile_options(const Options& options, const Recipe& recipe) {
   compile.reuse = !options.no_reuse;
   compile.disable_passes = options.disabled_passes;
   compile.precision = recipe.precision;
+  compile.tune = options.tune;
   return compile;
 }
 

@@ -30,6 +30,7 @@ struct Options {
   bool no_alias = false;
   bool no_reuse = false;
   std::vector<std::string> disabled_passes;
+  bool tune = false;  // choose kernel variants by timing them
   std::string json;
 };
 

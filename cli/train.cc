@@ -53,7 +53,9 @@ int train(const Options& options, const std::string& out) {
   Loader loader(data, {.batch = recipe.train.batch, .seed = static_cast<uint64_t>(recipe.train.seed)});
   const int64_t per_epoch = loader.batches_per_epoch();
   const int64_t steps = total_steps(recipe, per_epoch);
-  Program program = compile_training(model, recipe, per_epoch, options);
+  Options tuned = options;
+  tuned.tune = true;  // seconds that the steps win back
+  Program program = compile_training(model, recipe, per_epoch, tuned);
   std::unique_ptr<MetricsWriter> metrics;
   if (!out.empty()) {
     make_folder(out, "--out");

@@ -100,7 +100,8 @@ struct Block {
 // A bound plan as it is run over and over.
 struct StepSpec {
   std::vector<StepLaunch> launches;
-  std::vector<Block> inputs;       // fed each step
+  // Fed each step: one block of memory, laid out as host_layout() says and of its size.
+  std::vector<Block> inputs;
   std::vector<Block> outputs;      // read after each step, in a host block (see HostLayout)
   const int64_t* error = nullptr;  // device word that input checks set, or null
   int threads = 0;

@@ -36,7 +36,7 @@ PreparedKernel synchronising() {
 }
 
 struct FourFloats {
-  FourFloats() : data(static_cast<float*>(gpu().allocate(16))) {}
+  FourFloats() : data(static_cast<float*>(gpu().allocate(256))) {}  // what host_layout() asks for
   ~FourFloats() { gpu().release(data); }
   float* data;
 };

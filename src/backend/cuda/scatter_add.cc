@@ -39,7 +39,7 @@ for (int m = 0; m < MANY; ++m) {
   Acc sum[L];
 #pragma unroll
   for (int l = 0; l < L; ++l) sum[l] = load(old[m].at[l]);
-  bool changed = base != y;
+  bool changed = false;
 #pragma unroll 4
   for (int pick = 0; pick < PICKS; ++pick) {
     const i64 k = picks[pick];
@@ -58,10 +58,13 @@ for (int m = 0; m < MANY; ++m) {
     }
     changed = true;
   }
-  if (!changed) continue;
-  Pack<T, L> result;
+  if (!changed && base == y) continue;
+  // What no pick touches keeps its bits, the payload of a NaN too, in place or not.
+  Pack<T, L> result = old[m];
 #pragma unroll
-  for (int l = 0; l < L; ++l) result.at[l] = store<T>(sum[l]);
+  for (int l = 0; l < L; ++l) {
+    if (changed) result.at[l] = store<T>(sum[l]);
+  }
   *(Pack<T, L>*)(y + at) = result;
 }
 )cuda";
@@ -134,10 +137,14 @@ for (int first = begin; first < end; first += 32 * MANY) {
     if (!__any_sync(ALL, mine)) continue;
     const int row = mine ? (int)(k[m] - low) : -1;
     const u32 same = __match_any_sync(ALL, row);
-    const int earlier = __popc(same & ((1u << lane) - 1));
-    if (mine) order[place[row] + count[warp][row] + earlier] = first + m * 32 + lane;
-    __syncwarp();
-    if (mine && earlier == 0) count[warp][row] += __popc(same);
+    const int earlier = __popc(same & ((1u << lane) - 1)), leader = __ffs(same) - 1;
+    int before = 0;
+    if (mine && lane == leader) {
+      before = count[warp][row];
+      count[warp][row] = before + __popc(same);
+    }
+    before = __shfl_sync(ALL, before, leader);
+    if (mine) order[place[row] + before + earlier] = first + m * 32 + lane;
     __syncwarp();
   }
 }
