@@ -163,7 +163,8 @@ struct CompileOptions {
   // More values to return, by name: an external (its value before the step), a labelled value, NAME.grad of a
   // parameter.
   std::vector<std::string> fetch = {};
-  // auto, cpu or cuda. auto: what the environment variable AICF_BACKEND names, else cuda where it can be used, else cpu.
+  // auto, cpu or cuda. auto: what the environment variable AICF_BACKEND names, else cuda where it can be used, else
+  // cpu.
   std::string backend = "auto";
   Mode mode = Mode::graph;
   // f32, tf32, bf16 or f16: what the factors of matrix products are rounded to; Error on another. Sums, norms, losses,

@@ -239,7 +239,7 @@ std::vector<VerifyRow> against_cpu(Model& model, const CompileOptions& options, 
     }
   }
   // relu flips and Adam, which divides by the gradient's size, amplify.
-  const double margin = 64 * bounds.gradient;
+  const double margin = 4 * bounds.loss;
   VerifyRow later{"against cpu: loss of later steps", worst <= margin,
                   fmt::format("{:.2g} apart at most, margin {:.2g}", worst, margin)};
   return {first, gradients, later};
