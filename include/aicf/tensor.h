@@ -126,7 +126,8 @@ void set_element(DType dtype, void* data, int64_t i, double value);
 struct Feed {
   std::string_view name;
   TensorView tensor;
-  // CUDA: `tensor.data` is memory of the GPU, valid in the order of StepOptions::stream.
+  // CUDA, inputs only: `tensor.data` is memory of the GPU, valid in the order of StepOptions::stream, which must be
+  // given.
   bool on_device = false;
 };
 

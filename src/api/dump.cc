@@ -87,8 +87,7 @@ std::string Program::dump(const std::string& stage, const std::string& format) c
     return refuse("text, dot, json");
   }
   if (stage == "graph") {
-    const backend::CapturedGraph* captured = impl_->executable().runner()->captured();
-    const backend::CapturedGraph shown = captured != nullptr ? *captured : plan::graph_of(c.plan);
+    const backend::CapturedGraph shown = impl_->step_graph();
     if (format == "text") return plan::print(shown);
     if (format == "dot") return plan::to_dot(shown);
     return refuse("text, dot");

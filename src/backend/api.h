@@ -97,40 +97,6 @@ struct Block {
   size_t bytes = 0;
 };
 
-// A bound plan as it is run over and over.
-struct StepSpec {
-  std::vector<StepLaunch> launches;
-  // Fed each step: one block of memory, laid out as host_layout() says and of its size.
-  std::vector<Block> inputs;
-  std::vector<Block> outputs;      // read after each step, in a host block (see HostLayout)
-  const int64_t* error = nullptr;  // device word that input checks set, or null
-  int threads = 0;
-};
-
-// Where each block lies when they are packed, 256-byte aligned: inputs on the device, outputs in a result's host
-// memory.
-struct HostLayout {
-  std::vector<size_t> offsets;
-  size_t bytes = 0;
-};
-HostLayout host_layout(std::span<const Block> blocks);
-
-struct StepFeed {
-  int input = 0;               // index into StepSpec::inputs
-  const void* data = nullptr;  // of that input's size
-  bool on_device = false;      // memory of the backend, valid in the order of StepCall::stream
-};
-
-struct StepCall {
-  std::span<const StepFeed> feeds;  // none: the inputs are as they were left
-  Mode mode = Mode::graph;
-  std::span<const int> order = {};                         // eager: a permutation of the launches; empty: plan order
-  const std::function<void(int launch)>* after = nullptr;  // eager: sees each launch when it is done
-  void* stream = nullptr;  // a caller's stream (CUDA: cudaStream_t) to be ordered after, and before
-  bool ordered = false;    // `stream` counts
-  void* host = nullptr;    // HostLayout::bytes of the backend's host memory, for the outputs
-};
-
 // What a captured graph is made of, read back from the driver.
 struct GraphNode {
   enum class Kind : uint8_t { kernel, copy, fill, host, allocation, other } kind = Kind::kernel;
@@ -151,9 +117,46 @@ struct CapturedGraph {
   std::vector<GraphEdge> edges;
 };
 
+// A bound plan as it is run over and over.
+struct StepSpec {
+  std::vector<StepLaunch> launches;
+  // Fed each step: one block of memory, laid out as host_layout() says and of its size.
+  std::vector<Block> inputs;
+  std::vector<Block> outputs;            // read after each step, in a host block (see HostLayout)
+  const int64_t* error = nullptr;        // device word that input checks set, or null
+  const int64_t* error_named = nullptr;  // device word with the program's own number of that step, or null
+  // Sees every graph that is captured, before it is used; throws when it is not what it should be.
+  std::function<void(const CapturedGraph&)> check = nullptr;
+  std::shared_ptr<const void> keep = nullptr;  // what the launches refer to
+  int threads = 0;
+};
+
+// Where each block lies when they are packed, 256-byte aligned: inputs on the device, outputs in a result's host
+// memory.
+struct HostLayout {
+  std::vector<size_t> offsets;
+  size_t bytes = 0;
+};
+HostLayout host_layout(std::span<const Block> blocks);
+
+struct StepFeed {
+  int input = 0;               // index into StepSpec::inputs
+  const void* data = nullptr;  // of that input's size
+  bool on_device = false;      // memory of the backend, valid in the order of order_after()
+};
+
+struct StepCall {
+  std::span<const StepFeed> feeds;  // none: the inputs are as they were left
+  Mode mode = Mode::graph;
+  std::span<const int> order = {};                         // eager: a permutation of the launches; empty: plan order
+  const std::function<void(int launch)>* after = nullptr;  // eager: sees each launch when it is done
+  void* host = nullptr;  // HostLayout::bytes of the backend's host memory, for the outputs
+};
+
 struct InputFault {
-  int64_t code = 0;  // 0: none
-  uint64_t step = 0;
+  int64_t code = 0;   // 0: none
+  uint64_t step = 0;  // the runner's number
+  int64_t named = 0;  // the program's, or 0
 };
 
 // Runs one bound plan, step after step, in order. Not thread-safe but for wait() and collect().
@@ -163,6 +166,11 @@ class StepRunner {
   // Starts a step and returns its number, 1 for the first; it may return before the step is done. What the feeds point
   // to may be reused on return. Throws Error when the device fails.
   virtual uint64_t start(const StepCall& call) = 0;
+  virtual uint64_t started() const = 0;
+  // All work started from now on runs after what is in the caller's stream (CUDA: a cudaStream_t), or the caller's
+  // later work after all that was started. The host waits for neither. Throw Error where there are no streams.
+  virtual void order_after(void* stream) = 0;
+  virtual void order_before(void* stream) = 0;
   // Returns when that step (0: every one started) is done. Throws Error when the device failed.
   virtual void wait(uint64_t step) = 0;
   // Steps kept for collect(): the outputs of step s can be collected until step s + window() is started.

@@ -40,6 +40,10 @@ std::vector<std::vector<int>> successors(const CapturedGraph& graph) {
   const int count = static_cast<int>(graph.nodes.size());
   for (const auto& edge : graph.edges) {
     if (edge.from < 0 || edge.from >= count || edge.to < 0 || edge.to >= count) fault("an edge leads nowhere");
+    // A programmatic edge lets its successor begin early: within a library call that is the library's affair.
+    const bool apart =
+        graph.nodes[static_cast<size_t>(edge.from)].launch != graph.nodes[static_cast<size_t>(edge.to)].launch;
+    if (edge.programmatic && apart) fault(text(graph, edge.to) + " need not wait for " + text(graph, edge.from));
     next[static_cast<size_t>(edge.from)].push_back(edge.to);
   }
   return next;
@@ -55,6 +59,23 @@ std::vector<uint64_t> reaching(const std::vector<int>& order, const std::vector<
     for (int to : next[from]) mask[from] |= mask[static_cast<size_t>(to)];
   }
   return mask;
+}
+
+// The node that stages the feeds, or -1.
+int staging_node(const CapturedGraph& graph) {
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    if (graph.nodes[i].launch < 0 && graph.nodes[i].name == backend::kStaging) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+bool reads_input(const ir::Graph& source, const ExecPlan& plan, const Launch& launch) {
+  const auto is_input = [&](BufferId b) {
+    const Buffer& buffer = plan.buffers[static_cast<size_t>(b)];
+    return buffer.home == Home::external && source.value(buffer.owner).role == ir::Role::input;
+  };
+  return std::any_of(launch.reads.begin(), launch.reads.end(), is_input) ||
+         (launch.guard != kNoBuffer && is_input(launch.guard));
 }
 
 void check_nodes(const ExecPlan& plan, const CapturedGraph& graph) {
@@ -73,7 +94,7 @@ void check_nodes(const ExecPlan& plan, const CapturedGraph& graph) {
 
 }  // namespace
 
-void check_captured(const ExecPlan& plan, const CapturedGraph& graph) {
+void check_captured(const ir::Graph& source, const ExecPlan& plan, const CapturedGraph& graph) {
   check_nodes(plan, graph);
   const std::vector<std::vector<int>> next = successors(graph);
   const std::vector<int> order = topological(graph, next);
@@ -96,16 +117,22 @@ void check_captured(const ExecPlan& plan, const CapturedGraph& graph) {
       b.insert(b.end(), through.begin(), through.end());
     }
   }
-  std::vector<std::pair<int, int>> wanted;  // (node, must be reached from every node of this launch)
+  const int feeds = staging_node(graph);
   std::vector<int> targets;
   for (size_t to = 0; to < plan.launches.size(); ++to) {
-    if (!before[to].empty()) targets.insert(targets.end(), nodes_of[to].begin(), nodes_of[to].end());
+    const bool fed = feeds >= 0 && reads_input(source, plan, plan.launches[to]);
+    if (!before[to].empty() || fed) targets.insert(targets.end(), nodes_of[to].begin(), nodes_of[to].end());
   }
   for (size_t base = 0; base < targets.size(); base += 64) {
     const std::span<const int> block = std::span(targets).subspan(base, std::min<size_t>(64, targets.size() - base));
     const std::vector<uint64_t> mask = reaching(order, next, block);
     for (size_t t = 0; t < block.size(); ++t) {
       const auto to = static_cast<size_t>(graph.nodes[static_cast<size_t>(block[t])].launch);
+      const bool fed = feeds >= 0 && reads_input(source, plan, plan.launches[to]);
+      if (fed && (mask[static_cast<size_t>(feeds)] >> t & 1) == 0) {
+        fault(fmt::format("launch {} (\"{}\") reads an input, and no path leads to it from the staging of feeds", to,
+                          plan.launches[to].name));
+      }
       for (int from : before[to]) {
         for (int node : nodes_of[static_cast<size_t>(from)]) {
           if ((mask[static_cast<size_t>(node)] >> t & 1) == 0) {
@@ -119,7 +146,7 @@ void check_captured(const ExecPlan& plan, const CapturedGraph& graph) {
   }
   // Delivery comes last: only it has no successor.
   const auto delivers = [](const GraphNode& n) { return n.launch < 0 && n.name == kDelivery; };
-  if (std::none_of(graph.nodes.begin(), graph.nodes.end(), delivers)) return;
+  if (std::none_of(graph.nodes.begin(), graph.nodes.end(), delivers)) fault("nothing delivers the results");
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     if (next[i].empty() && !delivers(graph.nodes[i])) {
       fault(text(graph, static_cast<int>(i)) + " is not followed by the delivery of results");

@@ -96,11 +96,12 @@ ExecPlan make_plan(const ir::Graph& graph, std::vector<backend::PreparedKernel> 
 // the value, the launches, and what overlaps or is missing. docs/design.md lists what is proved.
 void check_plan(const ir::Graph& graph, const ExecPlan& plan);
 
-// Proves a captured graph, read back from the driver, against the plan: every launch's nodes are there, every plan edge
-// is a path from each node of the one launch to each of the other, what the runner adds stands before and after them,
-// no node allocates, and no copy reads host memory that the program does not own. Throws InternalError naming the first
-// fault.
-void check_captured(const ExecPlan& plan, const backend::CapturedGraph& graph);
+// Proves a captured graph, read back from the driver, against the plan of `graph`: every launch's nodes are there,
+// every plan edge is a path from each node of the one launch to each of the other, by full edges between launches; the
+// staging of feeds, if any, precedes whatever reads an input; everything leads to the delivery of results; no node
+// allocates or calls the host, and no copy reads host memory that the program does not own. Throws InternalError naming
+// the first fault.
+void check_captured(const ir::Graph& graph, const ExecPlan& plan, const backend::CapturedGraph& captured);
 // Nodes on the longest path.
 int critical_path(const backend::CapturedGraph& graph);
 // The graph that a plan run without capture stands for: one node a launch, the plan's edges.

@@ -115,12 +115,19 @@ void Executable::make_runner(Mode mode) {
   spec.inputs = inputs_;
   spec.threads = threads_;
   spec.error = static_cast<const int64_t*>(error_);
+  spec.error_named = static_cast<const int64_t*>(error_step_);
+  spec.keep = compiled_;
+  spec.check = [compiled = compiled_](const backend::CapturedGraph& graph) {
+    plan::check_captured(compiled->graph, compiled->plan, graph);
+  };
   for (plan::BufferId b : plan().outputs)
     spec.outputs.push_back({address(b), plan().buffers[static_cast<size_t>(b)].bytes});
   for (size_t i = 0; i < launches_.size(); ++i) {
     const plan::Launch& launch = plan().launches[i];
     backend::StepLaunch step{launches_[i], launch.name, {}, false};
     for (plan::BufferId b : launch.reads) step.reads_input |= is_input(plan().buffers[static_cast<size_t>(b)]);
+    if (launch.guard != plan::kNoBuffer)
+      step.reads_input |= is_input(plan().buffers[static_cast<size_t>(launch.guard)]);
     spec.launches.push_back(std::move(step));
   }
   for (const plan::Edge& edge : plan().edges) {
@@ -129,7 +136,6 @@ void Executable::make_runner(Mode mode) {
     if (predecessors.empty() || predecessors.back() != edge.from) predecessors.push_back(edge.from);
   }
   runner_ = store_.queue().make_runner(std::move(spec), mode);
-  if (const backend::CapturedGraph* graph = runner_->captured()) plan::check_captured(plan(), *graph);
 }
 
 Executable::~Executable() {
@@ -157,21 +163,27 @@ std::string Executable::check_message(int64_t code) const {
   return line;
 }
 
-std::string Executable::take_input_error() {
-  if (error_ == nullptr) return {};
+std::string Executable::message_of(const backend::InputFault& fault) const {
+  const int64_t step = fault.named > 0 ? fault.named : static_cast<int64_t>(fault.step);
+  return check_message(fault.code) + (step > 0 ? " at step " + std::to_string(step) : "") + "; nothing was updated";
+}
+
+void Executable::clear_input_error() {
   backend::Queue& queue = store_.queue();
-  int64_t code = 0, step = 0;
-  queue.download(&code, error_, sizeof code);
-  if (code == 0) return {};
   const int64_t zero = 0;
-  if (error_step_ != nullptr) {
-    queue.download(&step, error_step_, sizeof step);
-    queue.upload(error_step_, &zero, sizeof zero);
-  }
+  if (error_step_ != nullptr) queue.upload(error_step_, &zero, sizeof zero);
   queue.upload(error_, &zero, sizeof zero);
   queue.wait();
   if (runner_ != nullptr) runner_->clear_fault();
-  return check_message(code) + (step > 0 ? " at step " + std::to_string(step) : "") + "; nothing was updated";
+}
+
+void Executable::throw_on_input_error() {
+  if (error_ == nullptr) return;
+  int64_t code = 0;
+  store_.queue().download(&code, error_, sizeof code);
+  if (code == 0) return;
+  clear_input_error();
+  throw Error(message_of({code, 0, 0}));
 }
 
 bool Executable::makes_stale(const Executable& other) const {

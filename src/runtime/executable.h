@@ -54,9 +54,12 @@ class Executable {
 
   // The bound list, in plan order, on the store's queue. REQUIRES the store's mutex, as all that runs.
   void run();
-  // Waits for what is in flight. "" when no label or index was out of range in what ran since this was asked last; else
-  // the message, told once: the words are cleared.
-  std::string take_input_error();
+  // What to tell the user of a fault.
+  std::string message_of(const backend::InputFault& fault) const;
+  // Waits for what is in flight and clears the words of the input checks.
+  void clear_input_error();
+  // For what ran by run(): throws Error when a label or index was out of range, told once.
+  void throw_on_input_error();
   // True when a run may leave a state stale that `other`, a refresher, derives: it updates a source of it, not itself.
   bool makes_stale(const Executable& other) const;
 

@@ -73,9 +73,18 @@ Program::Impl::Place Program::Impl::place(std::string_view name) const {
   throw Error("no input, param or state is named '" + std::string(name) + "'", base::did_you_mean(name, known));
 }
 
-void Program::Impl::check_feeds(std::span<const Feed> feeds, StepMode mode) {
+void Program::Impl::check_feeds(std::span<const Feed> feeds, const StepOptions& options) {
+  const bool on_host = store_->backend().name() == "cpu";
+  if (options.stream && on_host) throw Error("step: the CPU backend has no streams");
   std::fill(fed_.begin(), fed_.end(), 0);
   for (const Feed& feed : feeds) {
+    if (feed.on_device && on_host) {
+      throw Error("feed '" + std::string(feed.name) + "' is on a device, and the CPU backend has none");
+    }
+    if (feed.on_device && !options.stream) {
+      throw Error("feed '" + std::string(feed.name) + "' is on the device, and nothing says when it is there",
+                  "pass the stream that it is made on as StepOptions::stream");
+    }
     size_t i = 0;
     while (i < inputs_.size() && inputs_[i].name != feed.name) ++i;
     if (i < inputs_.size()) {
@@ -94,11 +103,15 @@ void Program::Impl::check_feeds(std::span<const Feed> feeds, StepMode mode) {
       throw Error("feed '" + std::string(feed.name) + "': this program has no such input",
                   near.empty() ? "its inputs are: " + (list.empty() ? "none" : list) : near);
     }
-    if (mode != StepMode::train_reset) {
+    if (options.mode != StepMode::train_reset) {
       throw Error(std::string(ir::name_of(e->role)) + " '" + e->name + "' is fed, and a step copies inputs only",
                   "use write() or load(), or StepMode::train_reset");
     }
     if (e->derived) throw Error("state '" + e->name + "' is derived from others and cannot be fed");
+    if (feed.on_device) {
+      throw Error(std::string(ir::name_of(e->role)) + " '" + e->name + "' is fed from the device: only inputs can be",
+                  "copy it to address(\"" + e->name + "\") in the order of the step's stream");
+    }
     check_tensor(ir::name_of(e->role), feed.name, e->type, feed.tensor);
     for (const Feed* earlier = feeds.data(); earlier != &feed; ++earlier) {
       if (earlier->name == feed.name) {
@@ -145,18 +158,20 @@ void Program::Impl::assign(std::span<const Copy> copies) {
 // Reports what the steps so far found out of range, and takes it.
 void Program::Impl::throw_on_fault() {
   const std::shared_ptr<backend::StepRunner>& runner = executable_.runner();
-  const backend::InputFault fault = runner->fault();
-  if (fault.code == 0) return;
+  if (runner->fault().code == 0) return;
   runner->wait(0);
-  const std::string message = executable_.take_input_error();
-  results_->fail(fault.step, steps_, message);
-  if (!message.empty()) throw Error(message);
+  const backend::InputFault fault = runner->fault();
+  const std::string message = executable_.message_of(fault);
+  results_->fail(fault.step, runner->started(),
+                 message);  // before the words are cleared: a reader sees one or the other
+  executable_.clear_input_error();
+  throw Error(message);
 }
 
 StepResult Program::Impl::step(std::span<const Feed> feeds, const StepOptions& options) {
   const std::lock_guard<std::mutex> lock(store_->mutex());
   throw_on_fault();
-  check_feeds(feeds, options.mode);
+  check_feeds(feeds, options);
   StepResult result = run(feeds, options);
   for (size_t i = 0; i < inputs_.size(); ++i) inputs_[i].fed |= fed_[i] != 0;
   return result;
@@ -174,13 +189,12 @@ StepResult Program::Impl::repeat() {
 }
 
 StepResult Program::Impl::run(std::span<const Feed> feeds, const StepOptions& options) {
-  if (options.stream && store_->backend().name() == "cpu") throw Error("step: the CPU backend has no streams");
   backend::StepRunner& runner = *executable_.runner();
   StepResult::Block* block = results_->acquire();  // first: without memory for the results nothing is run
   StepResult result(block);
-  if (steps_ == 0) {
+  if (!attached_) {
     // The pool outlives the program, in what it handed out.
-    results_->attach(executable_.runner(), [self = weak_from_this()] {
+    const auto on_fault = [self = weak_from_this()] {
       const std::shared_ptr<Impl> impl = self.lock();
       if (impl == nullptr) return;
       const std::lock_guard<std::mutex> held(impl->store_->mutex());
@@ -189,7 +203,11 @@ StepResult Program::Impl::run(std::span<const Feed> feeds, const StepOptions& op
       } catch (const Error&) {
         // The results of the failed steps tell.
       }
-    });
+    };
+    results_->attach(
+        executable_.runner(), [this](const backend::InputFault& fault) { return executable_.message_of(fault); },
+        on_fault);
+    attached_ = true;
   }
   copies_.clear();
   sources_.clear();
@@ -202,21 +220,21 @@ StepResult Program::Impl::run(std::span<const Feed> feeds, const StepOptions& op
       copies_.push_back({store_->find(feed.name), feed.tensor.data});
     }
   }
+  if (options.stream) runner.order_after(*options.stream);
   if (!copies_.empty()) assign(copies_);
-  results_->make_room(steps_ + 1);
+  results_->make_room(runner.started() + 1);
   backend::StepCall call;
   call.feeds = sources_;
   call.mode = mode_;
   call.order = order_;
   call.after = &observer_;
-  call.stream = options.stream.value_or(nullptr);
-  call.ordered = options.stream.has_value();
   call.host = block->memory.data();
-  steps_ = runner.start(call);
+  const uint64_t step = runner.start(call);
   const bool done = runner.window() == UINT64_MAX;
-  results_->started(block, steps_, done);
+  results_->started(block, step, done);
   if (done) throw_on_fault();
   if (makes_stale()) store_->refresh();
+  if (options.stream) runner.order_before(*options.stream);
   return result;
 }
 
@@ -228,11 +246,16 @@ void Program::Impl::wait() {
 
 void Program::Impl::set_mode(Mode mode) { mode_ = mode; }
 
-GraphInfo Program::Impl::graph_info() {
+backend::CapturedGraph Program::Impl::step_graph() {
   const std::lock_guard<std::mutex> lock(store_->mutex());
   const backend::CapturedGraph* captured = executable_.runner()->captured();
-  const backend::CapturedGraph graph = captured != nullptr ? *captured : plan::graph_of(compiled_->plan);
-  return {captured != nullptr, static_cast<int>(graph.nodes.size()), plan::critical_path(graph),
+  return captured != nullptr ? *captured : plan::graph_of(compiled_->plan);
+}
+
+GraphInfo Program::Impl::graph_info() {
+  const backend::CapturedGraph graph = step_graph();
+  const std::lock_guard<std::mutex> lock(store_->mutex());
+  return {executable_.runner()->captured() != nullptr, static_cast<int>(graph.nodes.size()), plan::critical_path(graph),
           static_cast<int>(compiled_->plan.launches.size())};
 }
 

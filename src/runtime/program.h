@@ -36,8 +36,10 @@ namespace runtime {
 class ResultPool : public std::enable_shared_from_this<ResultPool> {
  public:
   ResultPool(backend::Backend& backend, std::vector<std::string> names, std::vector<TensorType> types);
-  // Before the first step: the runner, and what to do when it reports a fault on reading (called without locks held).
-  void attach(std::shared_ptr<backend::StepRunner> runner, std::function<void()> on_fault);
+  // Before the first step: the runner, what to say of a fault (called with locks held), and what to do when one is
+  // seen on reading (called without).
+  void attach(std::shared_ptr<backend::StepRunner> runner,
+              std::function<std::string(const backend::InputFault&)> describe, std::function<void()> on_fault);
   // The program goes: completes what is handed out.
   void detach() noexcept;
 
@@ -63,6 +65,7 @@ class ResultPool : public std::enable_shared_from_this<ResultPool> {
   backend::HostLayout layout_;
   std::mutex mutex_;
   std::shared_ptr<backend::StepRunner> runner_;
+  std::function<std::string(const backend::InputFault&)> describe_;
   std::function<void()> on_fault_;
   std::vector<std::unique_ptr<StepResult::Block>> blocks_;
   std::vector<StepResult::Block*> free_;
@@ -82,6 +85,8 @@ class Program::Impl : public std::enable_shared_from_this<Program::Impl> {
   StepResult repeat();
   void wait();
   GraphInfo graph_info();
+  // The captured graph, or the plan's own where nothing is captured.
+  backend::CapturedGraph step_graph();
 
   Tensor read(std::string_view name);
   void write(std::string_view name, const TensorView& value);
@@ -121,7 +126,7 @@ class Program::Impl : public std::enable_shared_from_this<Program::Impl> {
   StepResult run(std::span<const Feed> feeds, const StepOptions& options);
   void throw_on_fault();
   Place place(std::string_view name) const;
-  void check_feeds(std::span<const Feed> feeds, StepMode mode);
+  void check_feeds(std::span<const Feed> feeds, const StepOptions& options);
   bool makes_stale();
   // Copies into params and states, and refreshes what derives from them. Throws Error, with nothing changed, when an
   // index of a derived state would be out of range.
@@ -142,7 +147,7 @@ class Program::Impl : public std::enable_shared_from_this<Program::Impl> {
   std::vector<backend::StepFeed> sources_;  // likewise
   size_t known_refreshers_ = 0;
   bool makes_stale_ = false;  // a step of this program leaves stale what one of those derives
-  uint64_t steps_ = 0;        // started
+  bool attached_ = false;     // the pool has the runner
   std::vector<int> order_;
   std::function<void(int)> observer_;
 };

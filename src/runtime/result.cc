@@ -16,15 +16,23 @@ ResultPool::ResultPool(backend::Backend& backend, std::vector<std::string> names
   layout_ = backend::host_layout(outputs);
 }
 
-void ResultPool::attach(std::shared_ptr<backend::StepRunner> runner, std::function<void()> on_fault) {
+void ResultPool::attach(std::shared_ptr<backend::StepRunner> runner,
+                        std::function<std::string(const backend::InputFault&)> describe,
+                        std::function<void()> on_fault) {
   const std::lock_guard<std::mutex> lock(mutex_);
   runner_ = std::move(runner);
+  describe_ = std::move(describe);
   on_fault_ = std::move(on_fault);
   if (runner_->window() != UINT64_MAX) pending_.assign(runner_->window(), nullptr);
 }
 
 void ResultPool::detach() noexcept {
   const std::lock_guard<std::mutex> lock(mutex_);
+  try {
+    if (runner_ != nullptr) runner_->wait(0);  // blocks that nobody holds may still be written to
+  } catch (const std::exception&) {
+    // The device failed: each block below is told.
+  }
   for (StepResult::Block* block : pending_) {
     if (block == nullptr) continue;
     try {
@@ -36,6 +44,7 @@ void ResultPool::detach() noexcept {
   }
   pending_.clear();
   runner_ = nullptr;
+  describe_ = nullptr;
   on_fault_ = nullptr;
 }
 
@@ -83,6 +92,9 @@ void ResultPool::started(StepResult::Block* block, uint64_t step, bool ready) {
 void ResultPool::collect(StepResult::Block& block) {
   if (block.ready.load(std::memory_order_relaxed)) return;
   runner_->collect(block.step, block.memory.data());
+  // Whoever completes a block looks: a failed step never yields a number.
+  const backend::InputFault fault = runner_->fault();
+  if (fault.code != 0 && fault.step <= block.step) block.error = describe_(fault);
   StepResult::Block*& slot = pending_[block.step % pending_.size()];
   if (slot == &block) slot = nullptr;
   block.ready.store(true, std::memory_order_release);

@@ -132,7 +132,7 @@ void Store::add_refresher(std::unique_ptr<Executable> refresher) { refreshers_.p
 void Store::refresh() {
   for (const auto& refresher : refreshers_) {
     refresher->run();
-    if (const std::string message = refresher->take_input_error(); !message.empty()) throw Error(message);
+    refresher->throw_on_input_error();
   }
 }
 

@@ -195,6 +195,40 @@ TEST(InputErrors, ReadingAResultTells) {
   EXPECT_EQ(test::error_of([&] { p.wait(); }), "") << "told once";
 }
 
+// A failed step never yields a number: not when its program is gone before the result is read …
+TEST(InputErrors, AFailedResultOutlivesItsProgramAsAnError) {
+  StepResult bad;
+  {
+    test::SmallMlp m;
+    Program p = compile(m.model, {.loss = m.loss, .optimizer = optim::SGD{.lr = 0.1}, .backend = "cuda"});
+    NamedTensors batch = test::small_mlp_batch(0);
+    batch[1].second.as<int32_t>()[0] = 77;
+    bad = p.step(test::feeds_of(batch));
+  }
+  EXPECT_NE(test::error_of([&] { bad.scalar("loss"); }).find("'y'"), std::string::npos);
+}
+
+// … nor when the ring comes round to it before anyone noticed.
+TEST(InputErrors, AFailedResultIsOneWhenTheRingComesRound) {
+  test::SmallMlp m;
+  Program p = compile(m.model, {.loss = m.loss, .optimizer = optim::SGD{.lr = 0.1}, .backend = "cuda"});
+  const NamedTensors good = test::small_mlp_batch(0);
+  NamedTensors bad = good;
+  bad[1].second.as<int32_t>()[0] = 77;
+  std::vector<StepResult> kept;
+  for (int i = 1; i <= 1022; ++i) kept.push_back(p.step(test::feeds_of(good)));
+  std::string error;
+  for (int i = 0; i < 8 && error.empty(); ++i) {
+    error = test::error_of([&] { kept.push_back(p.step(test::feeds_of(i == 0 ? bad : good))); });
+  }
+  if (error.empty()) error = test::error_of([&] { p.wait(); });
+  EXPECT_NE(error.find("at step 1023"), std::string::npos) << error;
+  for (size_t i = 0; i < kept.size(); ++i) {
+    const std::string told = test::error_of([&] { kept[i].scalar("loss"); });
+    EXPECT_EQ(told.empty(), i < 1022) << i << ": " << told;
+  }
+}
+
 // --- the caller's streams ---------------------------------------------------------------------------------------
 
 struct Stream {
@@ -245,6 +279,27 @@ TEST(Streams, FeedsOnTheDeviceInTheCallersOrder) {
   cudaFreeHost(host);
 }
 
+TEST(Streams, MistakesAreRefused) {
+  Model m;
+  m.output("y", m.input("x", {f32, {4}}) + 1);
+  Program p = compile(m, {.backend = "cuda"});
+  float* device = nullptr;
+  ASSERT_EQ(cudaMalloc(reinterpret_cast<void**>(&device), 16), cudaSuccess);
+  const Feed feed = {"x", TensorView({f32, {4}}, device), true};
+  EXPECT_NE(test::error_of([&] { p.step({feed}); }).find("on the device"), std::string::npos);
+  {
+    Stream caller;
+    ASSERT_EQ(cudaStreamBeginCapture(caller.stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+    const std::string error = test::error_of([&] { p.step({feed}, StepOptions{.stream = caller.stream}); });
+    EXPECT_NE(error.find("being captured"), std::string::npos) << error;
+    cudaGraph_t graph = nullptr;
+    EXPECT_EQ(cudaStreamEndCapture(caller.stream, &graph), cudaSuccess) << "the caller's capture goes on";
+    cudaGraphDestroy(graph);
+  }
+  EXPECT_EQ(p.step({{"x", filled({4}, 1)}})["y"], filled({4}, 2));
+  cudaFree(device);
+}
+
 // --- the graph --------------------------------------------------------------------------------------------------
 
 TEST(Graph, BranchesRunSideBySide) {
@@ -264,6 +319,34 @@ TEST(Graph, BranchesRunSideBySide) {
   EXPECT_LE(info.critical_path, 2 + 6 + 4);
   EXPECT_EQ(info.launches, 4 * 6 + 4);
   EXPECT_NE(p.dump("graph").find("tanh"), std::string::npos);
+}
+
+TEST(Graph, AProgramWithoutInputsIsCapturedToo) {
+  Model m;
+  const Value count = m.state("count", {i64, {}});
+  m.update(count, count + 1);
+  m.output("seen", count);
+  Program p = compile(m, {.backend = "cuda"});
+  EXPECT_TRUE(p.graph().captured);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(p.step({}).scalar("seen"), i);
+  EXPECT_EQ(p.repeat().scalar("seen"), 5);
+}
+
+// A stream that is being captured may not be asked anything, and reading a result asks the store's.
+TEST(Graph, CompilingDoesNotDisturbReadersOfTheStore) {
+  SlowModel slow(64);
+  Program p = compile(slow.model, {.outputs = {{"loss", slow.loss}}, .backend = "cuda"});
+  p.step({{"x", filled({2048, 2048}, 1)}}).scalar("loss");
+  std::atomic<bool> stop = false;
+  std::thread reading([&] {
+    while (!stop) EXPECT_NEAR(p.repeat().scalar("loss"), 1, 1e-3);
+  });
+  for (int i = 0; i < 20; ++i) {
+    const Value output = slow.loss * (i + 2.0);
+    Program other = compile(slow.model, {.outputs = {{"other", output}}, .backend = "cuda", .share = p});
+  }
+  stop = true;
+  reading.join();
 }
 
 // Cases C1 and C4: compiling changes nothing, and the same state gives the same step, a hundred times.
@@ -346,7 +429,12 @@ TEST(Life, ProgramsDestroyedInFlightLeakNothing) {
     SlowModel slow(16, 1024);
     Program p = compile(slow.model, {.loss = slow.loss, .optimizer = optim::SGD{.lr = 0.1}, .backend = "cuda"});
     const Tensor feed = filled({1024, 1024}, 1);
-    for (int i = 0; i < 10; ++i) p.step({{"x", feed}});
+    // Large outputs too, whose copies nobody waits for.
+    Program eval = compile(slow.model, {.outputs = {{"twice", slow.x * 2.0}}, .backend = "cuda", .share = p});
+    for (int i = 0; i < 10; ++i) {
+      p.step({{"x", feed}});
+      eval.step({{"x", feed}});
+    }
   };
   for (int i = 0; i < 3; ++i) once();
   const size_t device = free_device_bytes();

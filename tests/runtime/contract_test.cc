@@ -37,6 +37,18 @@ TEST(Contract, BadFeedsAreNamedAndChangeNothing) {
   says({{"x", TensorView(x.type(), nullptr)}, {"y", y}}, {"'x'", "null"});
 }
 
+TEST(Contract, TheCpuHasNoDeviceFeedsAndNoStreams) {
+  test::ScalarModel m;
+  Program p = compile(m.model, {.loss = m.loss, .backend = "cpu"});
+  const Tensor x = Tensor::scalar(1.f);
+  EXPECT_NE(error_of([&] { p.step({Feed{"x", x, true}}); }).find("'x' is on a device"), std::string::npos);
+  EXPECT_NE(error_of([&] {
+              p.step({{"x", x}}, StepOptions{.stream = nullptr});
+            }).find("no streams"),
+            std::string::npos);
+  EXPECT_EQ(p.step({{"x", x}}).scalar("loss"), 1);
+}
+
 TEST(Contract, LabelsOutOfRangeStopTheStepAndAreReportedOnce) {
   for (const auto& [name, optimizer] : test::all_optimizers()) {
     for (Mode mode : {Mode::graph, Mode::eager}) {

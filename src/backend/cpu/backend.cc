@@ -81,10 +81,15 @@ class CpuRunner : public StepRunner {
     }
     return ++steps_;
   }
+  uint64_t started() const override { return steps_; }
+  void order_after(void*) override { throw Error("step: the CPU backend has no streams"); }
+  void order_before(void*) override { throw Error("step: the CPU backend has no streams"); }
   void wait(uint64_t) override {}
   uint64_t window() const override { return UINT64_MAX; }
   void collect(uint64_t, void*) override {}
-  InputFault fault() override { return {spec_.error != nullptr ? *spec_.error : 0, steps_}; }
+  InputFault fault() override {
+    return {spec_.error != nullptr ? *spec_.error : 0, steps_, spec_.error_named != nullptr ? *spec_.error_named : 0};
+  }
   void clear_fault() override {}
 
  private:

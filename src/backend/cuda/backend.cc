@@ -85,23 +85,31 @@ class CudaBackend : public Backend {
         if (g.function == nullptr) generated.push_back(&g);
       }
     }
+    const OnDevice scope;
     link_kernels(generated, device().architecture, device().unusable.empty());
   }
 
   void* allocate(size_t bytes) override {
+    const OnDevice scope;
     void* memory = nullptr;
     const size_t some = std::max<size_t>(bytes, 1);
-    const cudaError_t status = cudaMalloc(&memory, some);
+    cudaError_t status = cudaMalloc(&memory, some);
     if (status == cudaErrorMemoryAllocation) out_of_memory(bytes);
     check(status, "allocating memory");
     // On the legacy stream, which the stores' streams do not wait for.
-    check(cudaMemset(memory, 0, some), "clearing memory");
-    check(cudaStreamSynchronize(cudaStreamLegacy), "clearing memory");
+    status = cudaMemset(memory, 0, some);
+    if (status == cudaSuccess) status = cudaStreamSynchronize(cudaStreamLegacy);
+    if (status != cudaSuccess) release(memory);
+    check(status, "clearing memory");
     return memory;
   }
-  void release(void* memory) noexcept override { cudaFree(memory); }
+  void release(void* memory) noexcept override {
+    cudaFree(memory);
+    cudaGetLastError();
+  }
 
   void* allocate_host(size_t bytes) override {
+    const OnDevice scope;
     void* memory = nullptr;
     const cudaError_t status = cudaHostAlloc(&memory, std::max<size_t>(bytes, 1), cudaHostAllocDefault);
     if (status == cudaErrorMemoryAllocation) {
@@ -111,25 +119,39 @@ class CudaBackend : public Backend {
     check(status, "allocating pinned memory");
     return memory;
   }
-  void release_host(void* memory) noexcept override { cudaFreeHost(memory); }
+  void release_host(void* memory) noexcept override {
+    cudaFreeHost(memory);
+    cudaGetLastError();
+  }
 
-  std::unique_ptr<Queue> make_queue() override { return std::make_unique<CudaQueue>(); }
+  std::unique_ptr<Queue> make_queue() override {
+    const OnDevice scope;
+    return std::make_unique<CudaQueue>();
+  }
 };
-
-Backend* backend() {
-  // Never destroyed: a store of static storage may still release memory at exit.
-  static Backend* const instance = new CudaBackend;
-  return instance;
-}
 
 }  // namespace
 
+Backend& backend() {
+  // Never destroyed: a store of static storage may still release memory at exit.
+  static Backend& instance = *new CudaBackend;
+  return instance;
+}
+
 const Device& device() {
-  static const Device found = find_device();
+  static const Device& found = *new Device(find_device());
   return found;
+}
+
+OnDevice::OnDevice() {
+  if (cudaGetDevice(&callers_) != cudaSuccess || callers_ != 0) cudaSetDevice(0);
+  cudaGetLastError();
+}
+OnDevice::~OnDevice() {
+  if (callers_ != 0) cudaSetDevice(callers_);
 }
 
 }  // namespace aicf::backend::cuda
 
 extern "C" __attribute__((visibility("default")))
-const aicf::backend::PluginEntry aicf_plugin = {AICF_BUILD_ID, aicf::backend::cuda::backend};
+const aicf::backend::PluginEntry aicf_plugin = {AICF_BUILD_ID, [] { return &aicf::backend::cuda::backend(); }};

@@ -6,6 +6,7 @@
 
 #include "aicf/error.h"
 #include "backend/cuda/error.h"
+#include "backend/cuda/queue.h"
 
 namespace aicf::backend::cuda {
 namespace {
@@ -128,7 +129,8 @@ void read_edges(cudaGraph_t graph, const std::map<cudaGraphNode_t, int>& index, 
 
 }  // namespace
 
-GraphExec::GraphExec(cudaStream_t stream, const std::vector<CaptureUnit>& units) {
+GraphExec::GraphExec(const std::vector<CaptureUnit>& units) {
+  const Stream stream;
   std::map<cudaGraphNode_t, const CaptureUnit*> owner;
   Graph graph;
   {

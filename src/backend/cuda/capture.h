@@ -21,9 +21,9 @@ struct CaptureUnit {
 
 class GraphExec {
  public:
-  // Captures the units on the stream, which runs nothing and is usable afterwards, whatever happens. Throws Error
-  // naming the unit that cannot be captured.
-  GraphExec(cudaStream_t stream, const std::vector<CaptureUnit>& units);
+  // Captures the units on a stream of its own: a stream that is being captured may not be asked anything, and other
+  // threads ask the store's. Runs nothing. Throws Error naming the unit that cannot be captured.
+  explicit GraphExec(const std::vector<CaptureUnit>& units);
   GraphExec(const GraphExec&) = delete;
   GraphExec& operator=(const GraphExec&) = delete;
   ~GraphExec();

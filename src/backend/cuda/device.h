@@ -16,4 +16,16 @@ struct Device {
 // Asked once.
 const Device& device();
 
+// For a scope this thread works on that GPU, whichever the caller had set.
+class OnDevice {
+ public:
+  OnDevice();
+  ~OnDevice();
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+
+ private:
+  int callers_ = 0;
+};
+
 }  // namespace aicf::backend::cuda

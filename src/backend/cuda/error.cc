@@ -21,6 +21,9 @@ bool is_sticky(cudaError_t status) {
     case cudaErrorLaunchFailure:
     case cudaErrorTensorMemoryLeak:
     case cudaErrorECCUncorrectable:
+    case cudaErrorNvlinkUncorrectable:
+    case cudaErrorContained:
+    case cudaErrorMpsClientTerminated:
     case cudaErrorDeviceUninitialized:
     case cudaErrorContextIsDestroyed:
       return true;

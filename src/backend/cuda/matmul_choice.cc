@@ -169,35 +169,30 @@ std::optional<Algorithm> by_estimate(const Product& product, Scratch& scratch) {
   return std::nullopt;
 }
 
-struct Measured {
+std::optional<Algorithm> by_measurement(const Product& product, Scratch& scratch, const Budget& budget) {
   std::optional<Algorithm> best;
-  bool complete = false;  // no candidate was left out for want of time
-};
-
-Measured by_measurement(const Product& product, Scratch& scratch, const Budget& budget) {
-  Measured result;
   std::vector<Algorithm> candidates = product.candidates(kEstimated);
   double best_time = 0;
   size_t timed = 0;
   for (const Algorithm& candidate : candidates) {
     if (timed == kTimed) break;
-    if (result.best && budget.is_spent()) return result;
+    if (best && budget.is_spent()) break;
     if (!scratch.runs(product, candidate)) continue;
     const std::optional<double> time = scratch.time(product, candidate);
     if (!time) continue;
     ++timed;
-    if (result.best && *time >= kFaster * best_time) continue;
-    result.best = candidate;
+    if (best && *time >= kFaster * best_time) continue;
+    best = candidate;
     best_time = *time;
   }
-  result.complete = true;
-  return result;
+  return best;
 }
 
 std::optional<Algorithm> from_disk(const Product& product, Scratch& scratch, const std::string& key) {
   Algorithm known;
   if (!from_hex(read_cache("matmul", key), known.algo)) return std::nullopt;
-  if (!product.fits(known) || !scratch.runs(product, known)) return std::nullopt;
+  // Without memory to try it on, that it ran before is all there is.
+  if (!product.fits(known) || (scratch.ok() && !scratch.runs(product, known))) return std::nullopt;
   return known;
 }
 
@@ -205,12 +200,14 @@ std::optional<Algorithm> choose_anew(const Product& product, const MatmulBytes& 
                                      const std::string& key) {
   const Budget budget(tuning.measure ? tuning.budget_s : nullptr);
   Scratch scratch(bytes);
-  if (!tuning.measure || !scratch.ok()) return by_estimate(product, scratch);
+  if (!tuning.measure) return by_estimate(product, scratch);
   if (std::optional<Algorithm> known = from_disk(product, scratch, key)) return known;
-  if (budget.is_spent()) return by_estimate(product, scratch);
-  const Measured measured = by_measurement(product, scratch, budget);
-  if (measured.best && measured.complete) write_cache("matmul", key, to_hex(measured.best->algo));
-  return measured.best;
+  const bool timed = scratch.ok() && !budget.is_spent();
+  const std::optional<Algorithm> best =
+      timed ? by_measurement(product, scratch, budget) : by_estimate(product, scratch);
+  // Whatever was taken is kept, also when time ran out: the next process is to give the same bits.
+  if (best) write_cache("matmul", key, to_hex(best->algo));
+  return best;
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The CUDA queue of a store: one non-blocking stream for its work, one for copies of feeds.
+// The CUDA queue of a store: a stream for its work, one for copies of feeds, one for copies of results.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,16 +9,23 @@
 
 namespace aicf::backend::cuda {
 
+// A non-blocking stream; its end waits for what is in it.
+struct Stream {
+  Stream();
+  ~Stream();
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  operator cudaStream_t() const { return handle; }
+  cudaStream_t handle = nullptr;
+};
+
 // Shared by the queue and its runners: it is there for as long as any of them.
 struct Streams {
-  Streams();
-  ~Streams();
-  Streams(const Streams&) = delete;
-  Streams& operator=(const Streams&) = delete;
-  cudaStream_t work = nullptr;
-  cudaStream_t feeds = nullptr;
-  cudaStream_t results = nullptr;
+  Stream work, feeds, results;
 };
+
+// The one of this process.
+Backend& backend();
 
 class CudaQueue : public Queue {
  public:

@@ -10,6 +10,7 @@
 
 #include "aicf/error.h"
 #include "backend/cuda/capture.h"
+#include "backend/cuda/device.h"
 #include "backend/cuda/error.h"
 #include "backend/cuda/launch.h"
 #include "backend/cuda/queue.h"
@@ -47,26 +48,19 @@ void copy_to_pinned(char* to, const void* from, size_t bytes) {
 }
 
 struct DeviceMemory {
-  explicit DeviceMemory(size_t bytes) {
-    check(cudaMalloc(&data, std::max<size_t>(bytes, 1)), "allocating memory");
-    check(cudaMemset(data, 0, std::max<size_t>(bytes, 1)), "clearing memory");
-    check(cudaStreamSynchronize(cudaStreamLegacy), "clearing memory");
-  }
+  explicit DeviceMemory(size_t bytes) : data(backend().allocate(bytes)) {}
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
-  ~DeviceMemory() { cudaFree(data); }
-  void* data = nullptr;
+  ~DeviceMemory() { backend().release(data); }
+  void* const data;
 };
 
 struct PinnedMemory {
-  explicit PinnedMemory(size_t bytes) {
-    check(cudaHostAlloc(&data, std::max<size_t>(bytes, 1), cudaHostAllocMapped), "allocating pinned memory");
-    std::memset(data, 0, bytes);
-  }
+  explicit PinnedMemory(size_t bytes) : data(backend().allocate_host(bytes)) { std::memset(data, 0, bytes); }
   PinnedMemory(const PinnedMemory&) = delete;
   PinnedMemory& operator=(const PinnedMemory&) = delete;
-  ~PinnedMemory() { cudaFreeHost(data); }
-  void* data = nullptr;
+  ~PinnedMemory() { backend().release_host(data); }
+  void* const data;
 };
 
 struct Event {
@@ -107,13 +101,17 @@ class CudaRunner : public StepRunner {
   }
 
   ~CudaRunner() override {
+    const OnDevice scope;
     cudaStreamSynchronize(streams_->feeds);
     cudaStreamSynchronize(streams_->work);
+    cudaGetLastError();
+    fed_graph_.reset();
+    resident_graph_.reset();
   }
 
   uint64_t start(const StepCall& call) override {
+    const OnDevice scope;
     const bool staged = !call.feeds.empty() && input_layout_.bytes > 0;
-    if (call.ordered) order_after(static_cast<cudaStream_t>(call.stream));
     if (staged) stage(call);
     if (call.mode == Mode::graph) {
       (staged ? fed_graph() : resident_graph()).launch(streams_->work);
@@ -124,11 +122,28 @@ class CudaRunner : public StepRunner {
     if (staged) staging_->consumed[staging_->fed++ % 2].record(streams_->work);
     ++started_;
     copy_large_outputs(call.host);
-    if (call.ordered) order_before(static_cast<cudaStream_t>(call.stream));
     return started_;
   }
 
+  uint64_t started() const override { return started_; }
+
+  void order_after(void* stream) override {
+    const OnDevice scope;
+    const auto caller = static_cast<cudaStream_t>(stream);
+    refuse_captured(caller);
+    outside_.record(caller);
+    outside_.before(streams_->work);
+  }
+  void order_before(void* stream) override {
+    const OnDevice scope;
+    const auto caller = static_cast<cudaStream_t>(stream);
+    refuse_captured(caller);
+    done_.record(streams_->work);
+    done_.before(caller);
+  }
+
   void wait(uint64_t step) override {
+    const OnDevice scope;
     if (step == 0) {
       check(cudaStreamSynchronize(streams_->work), "waiting for the device");
       return;
@@ -145,6 +160,7 @@ class CudaRunner : public StepRunner {
   uint64_t window() const override { return kRingSteps; }
 
   void collect(uint64_t step, void* host) override {
+    const OnDevice scope;
     wait(step);
     if (delivery_.count == 0) return;
     const std::lock_guard<std::mutex> lock(collecting_);
@@ -160,16 +176,22 @@ class CudaRunner : public StepRunner {
 
   InputFault fault() override {
     const auto* status = static_cast<const volatile Status*>(status_.data);
-    return {status->error, status->error_step};
+    const int64_t code = status->error;
+    std::atomic_thread_fence(std::memory_order_acquire);
+    return {code, status->error_step, status->error_named};
   }
   void clear_fault() override {
     auto* status = static_cast<volatile Status*>(status_.data);
     status->error = 0;
     status->error_step = 0;
+    status->error_named = 0;
     std::atomic_thread_fence(std::memory_order_seq_cst);
   }
 
-  const CapturedGraph* captured() override { return fed_graph_ != nullptr ? &fed_graph_->description() : nullptr; }
+  const CapturedGraph* captured() override {
+    const GraphExec* graph = fed_graph_ != nullptr ? fed_graph_.get() : resident_graph_.get();
+    return graph != nullptr ? &graph->description() : nullptr;
+  }
 
  private:
   void lay_out_ring() {
@@ -193,6 +215,7 @@ class CudaRunner : public StepRunner {
     delivery_.counters = static_cast<Counters*>(counters_.data);
     delivery_.status = static_cast<Status*>(status_.data);
     delivery_.error = spec_.error;
+    delivery_.error_named = spec_.error_named;
     has_large_ = !large_.empty();
     for (uint64_t i = 0; has_large_ && i < kEvents; ++i) events_.push_back(std::make_unique<Event>());
   }
@@ -229,6 +252,9 @@ class CudaRunner : public StepRunner {
   }
 
   void stage_device_feeds(const StepCall& call, char* slot) {
+    const auto on_device = [](const StepFeed& feed) { return feed.on_device; };
+    if (std::none_of(call.feeds.begin(), call.feeds.end(), on_device)) return;
+    outside_.before(streams_->feeds);
     for (const StepFeed& feed : call.feeds) {
       const Block& input = spec_.inputs[static_cast<size_t>(feed.input)];
       if (!feed.on_device || input.bytes == 0) continue;
@@ -238,14 +264,11 @@ class CudaRunner : public StepRunner {
     }
   }
 
-  void order_after(cudaStream_t caller) {
-    outside_.record(caller);
-    outside_.before(streams_->feeds);
-    outside_.before(streams_->work);
-  }
-  void order_before(cudaStream_t caller) {
-    outside_.record(streams_->work);
-    outside_.before(caller);
+  // Its work would become part of the caller's graph, and never run.
+  static void refuse_captured(cudaStream_t caller) {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    check(cudaStreamIsCapturing(caller, &status), "asking a stream");
+    if (status != cudaStreamCaptureStatusNone) throw Error("step: the caller's stream is being captured");
   }
 
   std::vector<CaptureUnit> units(bool staged) {
@@ -285,16 +308,22 @@ class CudaRunner : public StepRunner {
     enqueue_delivery(delivery_, stream);
   }
 
+  std::unique_ptr<GraphExec> capture(bool staged) {
+    auto graph = std::make_unique<GraphExec>(units(staged));
+    if (spec_.check) spec_.check(graph->description());
+    return graph;
+  }
+
   const GraphExec& fed_graph() {
     if (input_layout_.bytes == 0) return resident_graph();
     if (fed_graph_ == nullptr) {
       staging();
-      fed_graph_ = std::make_unique<GraphExec>(streams_->work, units(true));
+      fed_graph_ = capture(true);
     }
     return *fed_graph_;
   }
   const GraphExec& resident_graph() {
-    if (resident_graph_ == nullptr) resident_graph_ = std::make_unique<GraphExec>(streams_->work, units(false));
+    if (resident_graph_ == nullptr) resident_graph_ = capture(false);
     return *resident_graph_;
   }
 
@@ -329,6 +358,7 @@ class CudaRunner : public StepRunner {
       for (int i = 0; i < kSpins && status->done < step; ++i) _mm_pause();
       if (status->done >= step) break;
       const cudaError_t state = cudaStreamQuery(streams_->work);
+      cudaGetLastError();  // "not ready" is no error to be found later
       if (state != cudaErrorNotReady) {
         check(state, "waiting for the device");
         if (status->done < step) throw InternalError(fmt::format("step {} was waited for and never started", step));
@@ -351,7 +381,7 @@ class CudaRunner : public StepRunner {
   std::unique_ptr<PinnedMemory> bounce_;
   std::mutex collecting_;
   std::unique_ptr<Staging> staging_;
-  Event outside_;
+  Event outside_, done_;  // the caller's work before a step, and the steps before the caller's
   std::vector<std::unique_ptr<Event>> events_;
   std::atomic<uint64_t> large_events_recorded_ = 0;
   Delivery delivery_ = {};

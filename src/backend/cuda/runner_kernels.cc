@@ -15,7 +15,7 @@ constexpr const char* kText = R"cuda(
 typedef unsigned int u32;
 typedef unsigned long long u64;
 struct Counters { u64 fed, steps; };
-struct Status { u64 done; long long error; u64 error_step; };
+struct Status { u64 done; long long error; u64 error_step; long long error_named; };
 struct Piece { const void* from; u32 offset, bytes; };
 struct Delivery {
   Piece pieces[64];
@@ -25,6 +25,7 @@ struct Delivery {
   Counters* counters;
   volatile Status* status;
   const long long* error;
+  const long long* error_named;
   int staged;
 };
 
@@ -47,6 +48,8 @@ extern "C" __global__ void __launch_bounds__(256) deliver(const Delivery d) {
   if (d.staged) d.counters->fed += 1;
   if (d.error != nullptr && *d.error != 0 && d.status->error == 0) {
     d.status->error_step = step;
+    d.status->error_named = d.error_named != nullptr ? *d.error_named : 0;
+    __threadfence_system();
     d.status->error = *d.error;
   }
   __threadfence_system();
@@ -61,7 +64,8 @@ struct Functions {
 };
 
 const Functions& functions() {
-  static const Functions loaded = [] {
+  // Never unloaded: a program of static storage may still run at exit.
+  static const Functions& loaded = *new Functions([] {
     Functions f;
     f.module = std::make_shared<const Module>(cached_program(kText, device().architecture));
     for (auto [name, to] : {std::pair{"stage", &f.stage}, {"deliver", &f.deliver}}) {
@@ -72,7 +76,7 @@ const Functions& functions() {
       check(cudaFuncGetAttributes(&loads_it, *to), "loading a kernel");
     }
     return f;
-  }();
+  }());
   return loaded;
 }
 

@@ -18,6 +18,7 @@ struct Status {
   uint64_t done = 0;        // the last step that is done
   int64_t error = 0;        // the error word after it, until it is cleared
   uint64_t error_step = 0;  // the first step after which it was set
+  int64_t error_named = 0;  // that step as the program counts them, or 0
 };
 
 inline constexpr int kMaxScalars = 64;
@@ -36,8 +37,9 @@ struct Delivery {
   char* ring;
   Counters* counters;
   Status* status;
-  const int64_t* error;  // or null
-  int32_t staged;        // the graph has staged feeds
+  const int64_t* error;        // or null
+  const int64_t* error_named;  // or null
+  int32_t staged;              // the graph has staged feeds
 };
 
 // Enqueues the copy of slot `counters->fed % 2` (of `bytes`, a multiple of 16, at slots + parity * bytes) to `to`.
