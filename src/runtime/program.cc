@@ -190,6 +190,7 @@ StepResult Program::Impl::repeat() {
 
 StepResult Program::Impl::run(std::span<const Feed> feeds, const StepOptions& options) {
   backend::StepRunner& runner = *executable_.runner();
+  if (options.stream) runner.order_after(*options.stream);
   StepResult::Block* block = results_->acquire();  // first: without memory for the results nothing is run
   StepResult result(block);
   if (!attached_) {
@@ -220,7 +221,6 @@ StepResult Program::Impl::run(std::span<const Feed> feeds, const StepOptions& op
       copies_.push_back({store_->find(feed.name), feed.tensor.data});
     }
   }
-  if (options.stream) runner.order_after(*options.stream);
   if (!copies_.empty()) assign(copies_);
   results_->make_room(runner.started() + 1);
   backend::StepCall call;

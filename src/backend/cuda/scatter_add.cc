@@ -138,11 +138,8 @@ for (int first = begin; first < end; first += 32 * MANY) {
     const int row = mine ? (int)(k[m] - low) : -1;
     const u32 same = __match_any_sync(ALL, row);
     const int earlier = __popc(same & ((1u << lane) - 1)), leader = __ffs(same) - 1;
-    int before = 0;
-    if (mine && lane == leader) {
-      before = count[warp][row];
-      count[warp][row] = before + __popc(same);
-    }
+    // Only this warp counts here, one leader after another.
+    int before = mine && lane == leader ? atomicAdd(&count[warp][row], __popc(same)) : 0;
     before = __shfl_sync(ALL, before, leader);
     if (mine) order[place[row] + before + earlier] = first + m * 32 + lane;
     __syncwarp();
