@@ -74,6 +74,7 @@ for (int m = 0; m < MANY; ++m) {
 constexpr const char* kSort = R"cuda(
 constexpr u32 ALL = 0xffffffffu;
 __shared__ int count[WARPS][ROWS];
+__shared__ int total[ROWS];
 __shared__ int place[ROWS];
 __shared__ int below_of[WARPS];
 const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -107,13 +108,13 @@ for (int r = threadIdx.x; r < rows; r += WARPS * 32) {
     count[w][r] = sum;
     sum += own;
   }
-  place[r] = sum;
+  total[r] = sum;
 }
 __syncthreads();
 if (warp == 0) {
   int before = __reduce_add_sync(ALL, lane < WARPS ? below_of[lane] : 0);
   for (int first = 0; first < rows; first += 32) {
-    const int r = first + lane, own = r < rows ? place[r] : 0;
+    const int r = first + lane, own = r < rows ? total[r] : 0;
     int sum = own;
 #pragma unroll
     for (int d = 1; d < 32; d *= 2) {
