@@ -17,14 +17,21 @@ namespace {
 // are limited by the parser.) Dots in strings and comments do not count.
 constexpr int kMaxDots = 16;
 
-void check_dots(std::string_view text, const std::string& file) {
+// And it takes some characters beyond ASCII, met where white space may stand, for impossible (undefined behaviour). In
+// comments and in strings of one line it never asks; anywhere else TOML allows none, but in strings of several lines.
+void check_text(std::string_view text, const std::string& file) {
   size_t line = 1, i = 0;
   int dots = 0;
+  const auto check_ascii = [&] {
+    if (static_cast<unsigned char>(text[i]) < 0x80 || (i < 3 && text.starts_with("\xEF\xBB\xBF"))) return;
+    throw Error(fmt::format("{}:{}: a character beyond ASCII outside comments and strings of one line", file, line));
+  };
   const auto skip_to = [&](std::string_view end, bool escapes) {
     const bool one_line = end.size() == 1;
     for (; i < text.size() && text.substr(i, end.size()) != end; ++i) {
       if (escapes && text[i] == '\\') ++i;
       if (i >= text.size() || (one_line && text[i] == '\n')) return;  // not TOML: the parser says so
+      if (!one_line) check_ascii();
       if (text[i] == '\n') ++line;
     }
     i = std::min(text.size(), i + end.size());
@@ -42,6 +49,7 @@ void check_dots(std::string_view text, const std::string& file) {
       while (i < text.size() && text[i] != '\n') ++i;
       continue;
     }
+    check_ascii();
     if (c == '.' && ++dots > kMaxDots) {
       throw Error(fmt::format("{}:{}: a key of more than {} parts", file, line, kMaxDots));
     }
@@ -175,7 +183,7 @@ std::string describe(const toml::node& node) {
 }
 
 toml::table parse_toml(std::string_view text, const std::string& file) {
-  check_dots(text, file);
+  check_text(text, file);
   try {
     return toml::parse(text, std::string_view(file));
   } catch (const toml::parse_error& e) {

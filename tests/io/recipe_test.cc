@@ -456,5 +456,23 @@ TEST(Recipe, AMissingFileIsNamed) {
   EXPECT_NE(message.find("/nonexistent/r.toml"), std::string::npos) << message;
 }
 
+// toml++ 3.3 runs into undefined behaviour on these where white space may stand.
+TEST(Recipe, CharactersBeyondAsciiStandInStringsAndComments) {
+  const std::string head = "# größer\nname = \"übung\"\n[data]\nkind = 'fashion-mnist'  # é\n";
+  const auto message = [](const std::string& text) {
+    try {
+      parse_recipe(text, "r.toml", {});
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(message(head).find("ASCII"), std::string::npos) << message(head);
+  for (const std::string bad : {"é = 1\n", "x = é\n", "\u00e9[train]\n", "x = 1 é\n", "x = \"\"\"\né\"\"\"\n"}) {
+    EXPECT_NE(message(head + bad).find("beyond ASCII"), std::string::npos) << bad << ": " << message(head + bad);
+  }
+  EXPECT_NE(message(head + "é = 1").find("r.toml:5:"), std::string::npos) << message(head + "é = 1");
+}
+
 }  // namespace
 }  // namespace aicf
