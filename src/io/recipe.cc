@@ -26,7 +26,7 @@ constexpr const char* kSet = "--set";  // where an override stands
 // The path as it is, or quoted when a message could not hold it.
 std::string shown(const std::string& path) {
   const std::string quoted = io::quote(path);
-  return quoted.size() == path.size() + 2 ? path : quoted;
+  return quoted == '"' + path + '"' ? path : quoted;
 }
 
 class Reader {
