@@ -7,35 +7,14 @@
 #include <vector>
 
 #include "backend/cuda/cache.cc"
+#include "support/cache_folder.h"
 
 namespace aicf::backend::cuda {
 namespace {
 
 namespace fs = std::filesystem;
 
-class CudaCache : public ::testing::Test {
- protected:
-  void SetUp() override {
-    folder_ = fs::path(::testing::TempDir()) / "cuda_cache_test";
-    fs::remove_all(folder_);
-    setenv("AICF_CACHE_DIR", folder_.c_str(), 1);
-  }
-  void TearDown() override {
-    unsetenv("AICF_CACHE_DIR");
-    fs::remove_all(folder_);
-  }
-
-  std::vector<fs::path> files() const {
-    std::vector<fs::path> found;
-    if (!fs::exists(folder_)) return found;
-    for (const auto& entry : fs::recursive_directory_iterator(folder_)) {
-      if (entry.is_regular_file()) found.push_back(entry.path());
-    }
-    return found;
-  }
-
-  fs::path folder_;
-};
+using CudaCache = test::CacheFolderTest;
 
 TEST_F(CudaCache, KeepsBytesByKindAndKey) {
   const std::string bytes("a\0b\n\xff", 5);
@@ -46,12 +25,12 @@ TEST_F(CudaCache, KeepsBytesByKindAndKey) {
   EXPECT_EQ(read_cache("cubin", "another key"), "");
   write_cache("cubin", "key", "new");
   EXPECT_EQ(read_cache("cubin", "key"), "new");
-  EXPECT_EQ(files().size(), 1u) << "a temporary file is left";
+  EXPECT_EQ(entries().size(), 1u) << "a temporary file is left";
 }
 
 TEST_F(CudaCache, IgnoresWhatIsTornOrChanged) {
   write_cache("cubin", "key", "content");
-  const fs::path file = files().at(0);
+  const fs::path file = entries().at(0);
   const auto size = static_cast<int64_t>(fs::file_size(file));
   std::string all(static_cast<size_t>(size), '\0');
   std::ifstream(file, std::ios::binary).read(all.data(), size);
@@ -72,9 +51,9 @@ TEST_F(CudaCache, IgnoresWhatIsTornOrChanged) {
 // Another key's entry in the place of this one's, as where hashes collide.
 TEST_F(CudaCache, TakesNoOtherKeysEntry) {
   write_cache("cubin", "one", "content");
-  const fs::path one = files().at(0);
+  const fs::path one = entries().at(0);
   write_cache("cubin", "two", "other");
-  for (const fs::path& file : files()) {
+  for (const fs::path& file : entries()) {
     if (file != one) fs::copy_file(one, file, fs::copy_options::overwrite_existing);
   }
   EXPECT_EQ(read_cache("cubin", "one"), "content");

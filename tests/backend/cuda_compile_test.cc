@@ -11,6 +11,7 @@
 #include "backend/cuda/compile.h"
 #include "backend/cuda/kernels.h"
 #include "ops/harness.h"
+#include "support/cache_folder.h"
 
 namespace aicf::backend::cuda {
 namespace {
@@ -133,29 +134,7 @@ TEST(Program, KeepsHelpersApart) {
   EXPECT_NO_THROW(compile_program(text_of({adder("1.0f"), adder("2.0f")}), kArchitecture));
 }
 
-class CudaLink : public ::testing::Test {
- protected:
-  void SetUp() override {
-    folder_ = fs::path(::testing::TempDir()) / "cuda_compile_test";
-    fs::remove_all(folder_);
-    setenv("AICF_CACHE_DIR", folder_.c_str(), 1);
-  }
-  void TearDown() override {
-    unsetenv("AICF_CACHE_DIR");
-    fs::remove_all(folder_);
-  }
-
-  std::vector<fs::path> entries() const {
-    std::vector<fs::path> found;
-    if (!fs::exists(folder_)) return found;
-    for (const auto& entry : fs::recursive_directory_iterator(folder_)) {
-      if (entry.is_regular_file()) found.push_back(entry.path());
-    }
-    return found;
-  }
-
-  fs::path folder_;
-};
+using CudaLink = test::CacheFolderTest;
 
 std::string read(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);

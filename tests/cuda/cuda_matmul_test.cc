@@ -17,18 +17,7 @@
 namespace aicf::backend {
 namespace {
 
-// The device, or null with the reason printed.
-Backend* device() {
-  static Backend* const found = []() -> Backend* {
-    try {
-      return &find("cuda");
-    } catch (const Error& e) {
-      std::printf("skipped: %s\n", e.what());
-      return nullptr;
-    }
-  }();
-  return found;
-}
+Backend& device() { return find("cuda"); }
 
 struct Case {
   Shape a, b;
@@ -70,18 +59,18 @@ class DeviceMatmul {
     in_ = {{t.in, c.a}, {t.in, c.b}};
     out_ = ops::matmul_def.infer(ir::InferCtx{ops::matmul_def, in_, attrs_, nullptr});
     const KernelQuery query = {ops::matmul_def, attrs_, in_, out_, tuning};
-    const Kernel* kernel = choose(device()->kernels(), query);
+    const Kernel* kernel = choose(device().kernels(), query);
     if (kernel == nullptr) throw Error("no kernel for " + text_of(c, t));
     prepared_ = kernel->prepare(query);
     PreparedKernel* all[] = {&prepared_};
-    device()->link(all);
-    queue_ = device()->make_queue();
+    device().link(all);
+    queue_ = device().make_queue();
     for (const TensorType& type : {in_[0], in_[1], out_[0]}) add_buffer(type.bytes());
     add_buffer(prepared_.workspace_bytes);
   }
   ~DeviceMatmul() {
     queue_.reset();
-    for (void* memory : memory_) device()->release(memory);
+    for (void* memory : memory_) device().release(memory);
   }
   DeviceMatmul(const DeviceMatmul&) = delete;
   DeviceMatmul& operator=(const DeviceMatmul&) = delete;
@@ -117,7 +106,7 @@ class DeviceMatmul {
   static size_t whole(size_t bytes) { return bytes + 2 * kMargin; }
 
   void add_buffer(size_t bytes) {
-    memory_.push_back(device()->allocate(whole(bytes)));
+    memory_.push_back(device().allocate(whole(bytes)));
     bytes_.push_back(bytes);
     buffers_.push_back(static_cast<char*>(memory_.back()) + kMargin);
     const std::vector<unsigned char> pattern(whole(bytes), 0xa5);
@@ -265,7 +254,6 @@ std::vector<Case> batches() {
 }
 
 TEST(CudaMatmul, IsExactOnWholeNumbers) {
-  if (device() == nullptr) GTEST_SKIP();
   for (const Types& t : kTypes) {
     for (const auto& [m, n, k] : std::vector<std::array<int64_t, 3>>{{1, 1, 1},
                                                                      {1, 17, 5},
@@ -288,7 +276,6 @@ TEST(CudaMatmul, IsExactOnWholeNumbers) {
 }
 
 TEST(CudaMatmul, ErrorsStayWithinTheirBound) {
-  if (device() == nullptr) GTEST_SKIP();
   for (const Types& t : kTypes) {
     for (const Case& c : transposes(1000, 513, 37)) ASSERT_NO_FATAL_FAILURE(expect_close(c, t));
     for (const Case& c : transposes(61, 47, 2000)) ASSERT_NO_FATAL_FAILURE(expect_close(c, t));
@@ -299,7 +286,6 @@ TEST(CudaMatmul, ErrorsStayWithinTheirBound) {
 
 // Long inner axes and small results are what a library splits.
 TEST(CudaMatmul, TwentyRunsGiveTheSameBits) {
-  if (device() == nullptr) GTEST_SKIP();
   double budget = 20;
   for (const Types& t : kTypes) {
     for (const Case& c : std::vector<Case>{{{64, 16384}, {16384, 64}},
@@ -318,7 +304,6 @@ TEST(CudaMatmul, TwentyRunsGiveTheSameBits) {
 }
 
 TEST(CudaMatmul, MeasuredChoicesAreRightAndStay) {
-  if (device() == nullptr) GTEST_SKIP();
   double budget = 10;
   const Tuning tuning = {true, &budget};
   for (const Types& t : kTypes) {
@@ -331,15 +316,13 @@ TEST(CudaMatmul, MeasuredChoicesAreRightAndStay) {
 }
 
 TEST(CudaMatmul, WithoutTimeLeftTheEstimateIsTaken) {
-  if (device() == nullptr) GTEST_SKIP();
   double budget = 0;
   ASSERT_NO_FATAL_FAILURE(expect_exact({{96, 80}, {80, 72}}, {bf16, bf16}, {true, &budget}));
 }
 
 TEST(CudaMatmul, TakesNoOtherOperands) {
-  if (device() == nullptr) GTEST_SKIP();
   const auto accepts = [](std::vector<TensorType> in, TensorType out, const ir::Attrs& attrs = {}) {
-    return choose(device()->kernels(), {ops::matmul_def, attrs, in, {&out, 1}}) != nullptr;
+    return choose(device().kernels(), {ops::matmul_def, attrs, in, {&out, 1}}) != nullptr;
   };
   EXPECT_TRUE(accepts({{f32, {2, 2}}, {f32, {2, 2}}}, {f32, {2, 2}}));
   EXPECT_FALSE(accepts({{f64, {2, 2}}, {f64, {2, 2}}}, {f64, {2, 2}}));
