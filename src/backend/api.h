@@ -29,6 +29,7 @@ struct KernelQuery {
   const ir::Attrs& attrs;
   std::span<const TensorType> in;
   std::span<const TensorType> out;
+  const ir::Graph* region = nullptr;  // of an op that has a body
   Tuning tuning = {};
 };
 

@@ -21,6 +21,10 @@ Value GradCtx::cotangent(int i) const {
   return graph.handle(graph.op(op).outputs[0]);
 }
 
+std::vector<AliasRule> alias_rules(const Op& op) {
+  return op.def->alias_of != nullptr ? op.def->alias_of(op) : op.def->alias;
+}
+
 Cost cost_of(const Graph& graph, const Op& op) {
   std::vector<TensorType> in, out;
   for (ValueId v : op.inputs) in.push_back(graph.type(v));

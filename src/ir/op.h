@@ -114,6 +114,7 @@ using GradFn = GradResult (*)(const GradCtx&);
 using ExpandFn = std::vector<Value> (*)(const ExpandCtx&);
 using CostFn = Cost (*)(std::span<const TensorType> in, std::span<const TensorType> out, const Attrs&);
 using SamplesFn = std::vector<Sample> (*)();
+using AliasFn = std::vector<AliasRule> (*)(const Op&);
 
 // `grad = not_differentiable`: differentiating through the op is a compile error naming it.
 GradResult not_differentiable(const GradCtx&);
@@ -130,6 +131,7 @@ struct OpDef {
   GradFn grad = nullptr;      // null for a composite: its expansion is differentiated
   ExpandFn expand = nullptr;  // composites only
   std::vector<AliasRule> alias = {};
+  AliasFn alias_of = nullptr;  // where they depend on the op's body; `alias` is empty then
   uint32_t flags = 0;
   std::vector<AttrSpec> attrs = {};
   std::vector<DType> dtypes = {};  // of the floating (or, lacking any, the first) operand, CPU backend
@@ -145,6 +147,9 @@ struct OpDef {
 std::span<const OpDef* const> op_table();
 // Null when there is none.
 const OpDef* find_op(std::string_view name);
+
+// The alias rules of an op by its record.
+std::vector<AliasRule> alias_rules(const Op& op);
 
 // The cost of an op by its record.
 Cost cost_of(const Graph& graph, const Op& op);

@@ -13,7 +13,7 @@ std::vector<backend::PreparedKernel> lower(const ir::Graph& graph, std::span<con
     std::vector<TensorType> in, out;
     for (ir::ValueId v : op.inputs) in.push_back(graph.type(v));
     for (ir::ValueId v : op.outputs) out.push_back(graph.type(v));
-    const backend::KernelQuery query{*op.def, op.attrs, in, out, tuning};
+    const backend::KernelQuery query{*op.def, op.attrs, in, out, op.region.get(), tuning};
     const backend::Kernel* kernel = backend::choose(kernels, query);
     if (kernel == nullptr) {
       throw Error(call_text(*op.def, in) + ": this backend has no kernel for it",

@@ -14,10 +14,11 @@ const ir::Op& op_of(const Draft& draft, StepId step) { return draft.graph.op(dra
 // "" when every read of `cell` by the step may be overwritten element by element by its result `out`.
 std::string reads_only_in_place(const Draft& draft, StepId step, CellId cell, int out) {
   const ir::Op& op = op_of(draft, step);
+  const std::vector<ir::AliasRule>& rules = draft.rules(step);
   const TensorType& type = draft.graph.type(op.outputs[out]);
   for (size_t i = 0; i < op.inputs.size(); ++i) {
     if (draft.root[op.inputs[i]] != cell) continue;
-    const bool rule = std::any_of(op.def->alias.begin(), op.def->alias.end(),
+    const bool rule = std::any_of(rules.begin(), rules.end(),
                                   [&](const ir::AliasRule& r) { return r.out == out && r.in == static_cast<int>(i); });
     if (!rule) {
       return std::string(op.def->name) + " reads " + draft.name(op.inputs[i]) + " at other places than it writes " +
@@ -93,8 +94,10 @@ std::string cycle_reason(const Draft& draft, StepId step, CellId old, CellId gua
 }
 
 // The record demands that the result `out` be written over `cell`.
-bool demanded(const Draft& draft, const ir::Op& op, int out, CellId cell) {
-  return std::any_of(op.def->alias.begin(), op.def->alias.end(), [&](const ir::AliasRule& r) {
+bool demanded(const Draft& draft, StepId step, int out, CellId cell) {
+  const ir::Op& op = op_of(draft, step);
+  const std::vector<ir::AliasRule>& rules = draft.rules(step);
+  return std::any_of(rules.begin(), rules.end(), [&](const ir::AliasRule& r) {
     return r.must && r.out == out && draft.root[op.inputs[r.in]] == cell;
   });
 }
@@ -104,8 +107,9 @@ std::string demand_refusal(const Draft& draft, CellId value, ir::ValueId target)
   auto refusal = [](const ir::Op& op, const std::string& what) {
     return std::string(op.def->name) + " must write " + what;
   };
-  const ir::Op& op = op_of(draft, draft.cells[value].producer);
-  for (const ir::AliasRule& rule : op.def->alias) {
+  const StepId producer = draft.cells[value].producer;
+  const ir::Op& op = op_of(draft, producer);
+  for (const ir::AliasRule& rule : draft.rules(producer)) {
     const CellId operand = draft.root[op.inputs[rule.in]];
     if (rule.must && op.outputs[rule.out] == value && operand != target)
       return refusal(op, "it over " + draft.name(operand));
@@ -113,7 +117,7 @@ std::string demand_refusal(const Draft& draft, CellId value, ir::ValueId target)
   for (StepId reader : draft.live_readers(value)) {
     if (draft.steps[reader].kind != LaunchKind::kernel) continue;
     const ir::Op& next = op_of(draft, reader);
-    for (const ir::AliasRule& rule : next.def->alias) {
+    for (const ir::AliasRule& rule : draft.rules(reader)) {
       if (rule.must && draft.root[next.inputs[rule.in]] == value) {
         return refusal(next, draft.name(next.outputs[rule.out]) + " over it");
       }
@@ -128,9 +132,8 @@ std::string update_refusal(const Draft& draft, const ir::Update& update, CellId 
   if (cell.kind == Cell::Kind::constant) return draft.name(value) + " is a constant";
   if (cell.kind == Cell::Kind::external)
     return "the value is the old " + draft.name(value) + ", which has its own storage";
-  const ir::Op& op = op_of(draft, cell.producer);
   const int out = draft.graph.value(value).result;
-  if (!draft.options.alias && !demanded(draft, op, out, update.target)) return "aliasing is off";
+  if (!draft.options.alias && !demanded(draft, cell.producer, out, update.target)) return "aliasing is off";
   if (std::string reason = demand_refusal(draft, value, update.target); !reason.empty()) return reason;
   if (cell.updates.size() > 1) return draft.name(value) + " is the value of several updates";
   if (std::string reason = reads_only_in_place(draft, cell.producer, update.target, out); !reason.empty())
@@ -225,7 +228,7 @@ void place_updates(Draft& draft) {
     const CellId value = draft.root[update.value];
     const Cell& cell = draft.cells[value];
     const bool first = cell.kind == Cell::Kind::result &&
-                       demanded(draft, op_of(draft, cell.producer), draft.graph.value(value).result, update.target);
+                       demanded(draft, cell.producer, draft.graph.value(value).result, update.target);
     if (first) {
       place_update(draft, u);
     } else {
@@ -240,7 +243,7 @@ void place_required(Draft& draft) {
     if (draft.steps[s].kind != LaunchKind::kernel) continue;
     const ir::Op& op = op_of(draft, s);
     if (op.def->is(ir::kView)) continue;
-    for (const ir::AliasRule& rule : op.def->alias) {
+    for (const ir::AliasRule& rule : draft.rules(s)) {
       if (!rule.must) continue;
       const ir::ValueId result = op.outputs[rule.out], operand = op.inputs[rule.in];
       const CellId cell = draft.root[operand];
@@ -272,7 +275,7 @@ void place_results(Draft& draft) {
   for (StepId s : draft.order) {
     if (draft.steps[s].kind != LaunchKind::kernel || op_of(draft, s).def->is(ir::kView)) continue;
     const ir::Op& op = op_of(draft, s);
-    for (const ir::AliasRule& rule : op.def->alias) {
+    for (const ir::AliasRule& rule : draft.rules(s)) {
       const ir::ValueId result = op.outputs[rule.out], operand = op.inputs[rule.in];
       if (draft.storage(result) != result) continue;
       const CellId cell = draft.root[operand];

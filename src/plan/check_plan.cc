@@ -241,7 +241,7 @@ class Checker {
 
   bool may_overwrite(const ir::Op& op, size_t operand, size_t result) const {
     if (graph_.type(op.inputs[operand]) != graph_.type(op.outputs[result])) return false;
-    for (const ir::AliasRule& rule : op.def->alias) {
+    for (const ir::AliasRule& rule : ir::alias_rules(op)) {
       if (rule.in == static_cast<int>(operand) && rule.out == static_cast<int>(result)) return true;
     }
     return false;
@@ -275,7 +275,7 @@ class Checker {
       }
     }
     if (it.kind == LaunchKind::copy || graph_.op(it.op).def->is(ir::kView)) return;
-    for (const ir::AliasRule& rule : graph_.op(it.op).def->alias) {
+    for (const ir::AliasRule& rule : ir::alias_rules(graph_.op(it.op))) {
       if (rule.must && it.writes[rule.out] != it.reads[rule.in]) {
         fault("{} must write result {} over operand {}", text(i), rule.out, rule.in);
       }

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "ir/op.h"
 #include "plan/plan.h"
 
 namespace aicf::plan {
@@ -46,7 +47,9 @@ using Constraint = std::pair<StepId, StepId>;  // first runs before second
 class Draft {
  public:
   Draft(const ir::Graph& g, const Options& o, std::vector<char> guardable_ops)
-      : graph(g), options(o), guardable(std::move(guardable_ops)) {}
+      : graph(g), options(o), guardable(std::move(guardable_ops)) {
+    for (const ir::Op& op : g.ops()) alias_rules_.push_back(ir::alias_rules(op));
+  }
 
   const ir::Graph& graph;
   const Options& options;
@@ -67,8 +70,15 @@ class Draft {
   void decide(ir::ValueId value, ir::ValueId target, const std::string& refusal) {
     decisions.push_back({value, target, refusal.empty(), refusal});
   }
+  // The alias rules of the step's op.
+  const std::vector<ir::AliasRule>& rules(StepId step) const {
+    return alias_rules_[static_cast<size_t>(steps[step].op)];
+  }
   // Steps still to be run that read the cell.
   std::vector<StepId> live_readers(CellId cell) const;
+
+ private:
+  std::vector<std::vector<ir::AliasRule>> alias_rules_;  // by op
 };
 
 // order.cc

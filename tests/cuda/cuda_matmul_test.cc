@@ -58,7 +58,7 @@ class DeviceMatmul {
   DeviceMatmul(const Case& c, const Types& t, Tuning tuning = {}) : case_(c), attrs_(attrs_of(c, t)) {
     in_ = {{t.in, c.a}, {t.in, c.b}};
     out_ = ops::matmul_def.infer(ir::InferCtx{ops::matmul_def, in_, attrs_, nullptr});
-    const KernelQuery query = {ops::matmul_def, attrs_, in_, out_, tuning};
+    const KernelQuery query = {ops::matmul_def, attrs_, in_, out_, nullptr, tuning};
     const Kernel* kernel = choose(device().kernels(), query);
     if (kernel == nullptr) throw Error("no kernel for " + text_of(c, t));
     prepared_ = kernel->prepare(query);

@@ -140,8 +140,9 @@ class KernelCheck {
       start(*job, "", 0xFF);
       start(*job, " over other poison", 0xCD, guardable ? always : -1);
       if (guardable) start(*job, " with a false guard", 0xCD, never, true);
-      for (size_t r = 0; r < job->c.def->alias.size(); ++r) {
-        const ir::AliasRule& rule = job->c.def->alias[r];
+      const std::vector<ir::AliasRule> rules = job->op.alias_rules();
+      for (size_t r = 0; r < rules.size(); ++r) {
+        const ir::AliasRule& rule = rules[r];
         if (!can_be_granted(job->c, job->op, rule)) continue;
         granted_.insert(r);
         start(*job, " in the storage of operand " + std::to_string(rule.in), 0xFF, -1, false, &rule);

@@ -46,7 +46,8 @@ inline bool can_be_granted(const OpCase& c, const BoundOp& op, const ir::AliasRu
     const int holder = c.sample.same_as[i] >= 0 ? c.sample.same_as[i] : static_cast<int>(i);
     const int wanted = c.sample.same_as.empty() || c.sample.same_as[rule.in] < 0 ? rule.in : c.sample.same_as[rule.in];
     if (holder != wanted) continue;
-    const bool listed = std::any_of(c.def->alias.begin(), c.def->alias.end(), [&](const ir::AliasRule& r) {
+    const std::vector<ir::AliasRule> rules = op.alias_rules();
+    const bool listed = std::any_of(rules.begin(), rules.end(), [&](const ir::AliasRule& r) {
       return r.out == rule.out && r.in == static_cast<int>(i);
     });
     if (!listed) return false;

@@ -55,13 +55,19 @@ struct BoundOp {
   const ir::OpDef* def = nullptr;
   ir::Attrs attrs;
   std::vector<TensorType> in, out;
+  std::shared_ptr<const ir::Graph> region = nullptr;
 
-  backend::KernelQuery query() const { return {*def, attrs, in, out}; }
+  backend::KernelQuery query() const { return {*def, attrs, in, out, region.get()}; }
+  std::vector<ir::AliasRule> alias_rules() const {
+    ir::Op op;
+    op.def = def, op.attrs = attrs, op.region = region;
+    return ir::alias_rules(op);
+  }
   std::string text() const { return ir::call_text(*def, in) + " " + ir::to_string(attrs); }
 };
 
 inline BoundOp bind(const ir::Graph& graph, const ir::Op& op) {
-  BoundOp bound{op.def, op.attrs, {}, {}};
+  BoundOp bound{op.def, op.attrs, {}, {}, op.region};
   for (ir::ValueId v : op.inputs) bound.in.push_back(graph.type(v));
   for (ir::ValueId v : op.outputs) bound.out.push_back(graph.type(v));
   return bound;

@@ -1,6 +1,7 @@
 // Every record × sample × dtype: the shape rule, the text round trip, and every kernel against plain f64 arithmetic, on
 // guarded and poisoned buffers, for 1, 2 and 8 threads bit for bit.
 #include "ops/harness.h"
+#include "ops/inline_region.h"
 #include "ops/reference.h"
 
 namespace aicf::test {
@@ -36,7 +37,8 @@ TEST_P(OpsValue, HasSamplesDtypesAndAReference) {
   for (DType dtype : def.dtypes) {
     EXPECT_TRUE(tested.contains(dtype)) << def.name << " has no sample that runs in " << name_of(dtype);
   }
-  if (!def.is(ir::kComposite)) {
+  const bool has_body = !def.samples().empty() && def.samples()[0].region != nullptr;
+  if (!def.is(ir::kComposite) && !has_body) {
     EXPECT_TRUE(references().contains(def.name)) << def.name << " has no plain reference in tests/ops/reference.h";
   }
 }
@@ -54,10 +56,27 @@ TEST_P(OpsValue, TextRoundTrip) {
   }
 }
 
-// The results in plain f64 arithmetic: of a primitive by the reference, of a composite by its expansion at f64.
+// The body's ops in the place of an op that means them.
+ir::Graph inlined(const ir::Graph& graph) {
+  if (graph.op(0).def->is(ir::kComposite) || graph.op(0).region == nullptr) return graph;
+  ir::Graph plain;
+  std::vector<Value> inputs(static_cast<size_t>(graph.num_values()));
+  for (ir::ValueId v = 0; v < graph.num_values(); ++v) {
+    if (!graph.is_external(v)) continue;
+    inputs[v] = plain.handle(plain.add_external(ir::Role::input, graph.value(v).name, graph.type(v)));
+  }
+  std::vector<Value> operands;
+  for (ir::ValueId v : graph.op(0).inputs) operands.push_back(inputs[v]);
+  const std::vector<Value> results = ops::inline_region(*graph.op(0).region, plain, operands);
+  for (size_t o = 0; o < results.size(); ++o) plain.add_output("y" + std::to_string(o), results[o].id());
+  return plain;
+}
+
+// The results in plain f64 arithmetic: of a primitive by the reference, of a composite by its expansion at f64, of an
+// op with a body by the body.
 std::vector<std::vector<double>> reference_results(const OpCase& c, const std::vector<Tensor>& operands) {
   std::vector<std::vector<double>> results;
-  if (!c.def->is(ir::kComposite)) {
+  if (!c.def->is(ir::kComposite) && c.sample.region == nullptr) {
     Arrays in;
     for (const Tensor& t : operands) in.emplace_back(t);
     const Arrays out = references().at(c.def->name)(in, c.sample.attrs);
@@ -82,7 +101,7 @@ std::vector<std::vector<double>> reference_results(const OpCase& c, const std::v
   for (size_t i = 0; i < operands.size(); ++i) {
     feeds[built.operand_keys[i]] = is_float(operands[i].dtype()) ? converted(operands[i], f64) : operands[i];
   }
-  const TensorMap outputs = expand_and_interpret(built.graph, feeds);
+  const TensorMap outputs = expand_and_interpret(inlined(built.graph), feeds);
   for (size_t o = 0; o < outputs.size(); ++o) results.push_back(outputs.at("y" + std::to_string(o)).to_doubles());
   return results;
 }
@@ -107,6 +126,15 @@ const RunMode kModes[] = {
     {.threads = 8, .poison = 0xFF},
 };
 
+std::vector<Tensor> results_of(const ir::Graph& graph, const OpGraph& built, const std::vector<Tensor>& operands) {
+  TensorMap feeds;
+  for (size_t i = 0; i < operands.size(); ++i) feeds[built.operand_keys[i]] = operands[i];
+  const TensorMap outputs = interpret(graph, feeds);
+  std::vector<Tensor> results;
+  for (size_t o = 0; o < outputs.size(); ++o) results.push_back(outputs.at("y" + std::to_string(o)));
+  return results;
+}
+
 void run_primitive(const OpCase& c) {
   const OpGraph built = graph_of(*c.def, c.sample);
   const BoundOp bound = bind(built.graph, built.graph.op(0));
@@ -114,6 +142,8 @@ void run_primitive(const OpCase& c) {
   std::vector<const Tensor*> pointers;
   for (const Tensor& t : operands) pointers.push_back(&t);
   const auto want = reference_results(c, operands);
+  std::vector<Tensor> one_by_one;
+  if (c.sample.region != nullptr) one_by_one = results_of(inlined(built.graph), built, operands);
   int accepting = 0;
   for (const backend::Kernel& kernel : backend::cpu::kernel_table()) {
     if (std::string_view(kernel.op) != c.def->name || !kernel.accepts(bound.query())) continue;
@@ -124,7 +154,10 @@ void run_primitive(const OpCase& c) {
       const std::vector<Tensor> got = run_kernel(bound, kernel, pointers, mode, c.sample.same_as);
       if (first.empty()) {
         first = got;
-        compare(c, got, want, additions(built.graph), where);
+        compare(c, got, want, additions(inlined(built.graph)), where);
+        if (c.sample.region != nullptr) {
+          EXPECT_TRUE(got == one_by_one) << where << ": other bits than its ops one by one";
+        }
       }
       EXPECT_TRUE(got == first) << where << ": other bits with " << mode.threads << " threads, poison " << +mode.poison;
     }
