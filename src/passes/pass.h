@@ -50,5 +50,6 @@ bool derive(ir::Graph& graph);
 ir::ValueId next_value(ir::Graph& graph, ir::ValueId value);
 bool input_checks(ir::Graph& graph);
 bool dce(ir::Graph& graph);
+bool fuse(ir::Graph& graph);
 
 }  // namespace aicf::passes

@@ -17,8 +17,10 @@ constexpr Pass kPipeline[] = {
     {"input_checks", Effect::required, input_checks},
     // After differentiation (done before the pipeline) and before anything that looks at primitives.
     {"expand", Effect::required, expand},
-    // Last: expansions leave results that nobody reads.
+    // Expansions leave results that nobody reads.
     {"dce", Effect::exact, dce},
+    // After all that rewrites single ops: a region is closed to them.
+    {"fuse", Effect::exact, fuse},
 };
 
 }  // namespace
