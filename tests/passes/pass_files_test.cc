@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "ir/text.h"
+#include "lower/evaluate.h"
 #include "passes/pass.h"
 
 namespace aicf::passes {
@@ -35,7 +36,8 @@ bool is_policy(const std::string& name) { return name.starts_with(kPolicy); }
 
 PassFn find_pass(const std::string& name) {
   for (const Pass& pass : pipeline()) {
-    if (pass.name == name) return pass.run;
+    if (pass.name != name) continue;
+    return [pass](ir::Graph& graph) { return pass.run(graph, lower::evaluate_on_cpu); };
   }
   if (is_policy(name)) {
     return [precision = name.substr(kPolicy.size())](ir::Graph& graph) {
