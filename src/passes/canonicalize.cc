@@ -146,9 +146,7 @@ ValueId slice_rule(Peephole& p, const Node& n) {
   return p.emit({&ops::slice_def, {inner->inputs[0]}, {{"start", start}, {"limit", limit}, {"step", step}}});
 }
 
-ValueId pad_rule(Peephole& p, const Node& n) {
-  return p.result_type(n) == p.type(n.in[0]) ? n.in[0] : kNoValue;
-}
+ValueId pad_rule(Peephole& p, const Node& n) { return p.result_type(n) == p.type(n.in[0]) ? n.in[0] : kNoValue; }
 
 ValueId only_part(Peephole&, const Node& n) { return n.in.size() == 1 ? n.in[0] : kNoValue; }
 
@@ -198,16 +196,12 @@ ValueId reduce_rule(Peephole& p, const Node& n) {
 ValueId operands_below_broadcasts(Peephole& p, const Node& n) {
   const Shape shape = p.result_type(n).shape;
   Node plain = n;
-  bool changed = false;
-  for (ValueId& v : plain.in) {
-    const ValueId whole = v;
-    v = below_broadcasts(p, whole);
-    if (v == whole) continue;
-    const bool same = p.result_type(plain).shape == shape;
-    if (!same) v = whole;
-    changed = changed || same;
+  for (const ValueId v : n.in) {
+    Node next = plain;
+    std::replace(next.in.begin(), next.in.end(), v, below_broadcasts(p, v));
+    if (p.result_type(next).shape == shape) plain = std::move(next);
   }
-  return changed ? p.emit(std::move(plain)) : kNoValue;
+  return plain.in != n.in ? p.emit(std::move(plain)) : kNoValue;
 }
 
 ValueId rules(Peephole& p, const Node& n) {

@@ -11,9 +11,7 @@ namespace aicf::passes {
 namespace {
 
 // Rounds from `wide` to `narrow`: fewer digits, whatever the range.
-bool rounds(DType wide, DType narrow) {
-  return is_float(wide) && is_float(narrow) && size_of(narrow) < size_of(wide);
-}
+bool rounds(DType wide, DType narrow) { return is_float(wide) && is_float(narrow) && size_of(narrow) < size_of(wide); }
 
 }  // namespace
 

@@ -1,5 +1,5 @@
-// fold_transposes: matmul reads a matrix either way (its flags ta, tb), and gives one either way, for (A·B)ᵀ = Bᵀ·Aᵀ. The
-// products and the order of their sums are a kernel's own, which the flags may change: reorders.
+// fold_transposes: matmul reads a matrix either way (its flags ta, tb), and gives one either way, for (A·B)ᵀ = Bᵀ·Aᵀ.
+// The products and the order of their sums are a kernel's own, which the flags may change: reorders.
 #include <utility>
 
 #include "ir/op.h"

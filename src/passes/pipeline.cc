@@ -1,5 +1,6 @@
 // The passes in order, and the runner that verifies after each.
 #include <algorithm>
+#include <set>
 
 #include "aicf/error.h"
 #include "ir/text.h"
@@ -22,13 +23,14 @@ constexpr Pass kPipeline[] = {
     // Before simplify, whose rules look for constants.
     {"constant_folding", Effect::exact, constant_folding},
     {"simplify", Effect::exact, simplify},
+    // Before what looks at the readers of a value: two values that are one have the readers of both.
+    {"cse", Effect::exact, cse},
     // Before layout: a transpose that a product reads costs nothing, so none need be moved for it.
     {"fold_transposes", Effect::reorders, fold_transposes, Bound::sums},
-    // Before cse: it moves through ops that have one reader, and may do so in each of two that say the same.
+    // Among primitives, whose axes it understands.
     {"layout", Effect::exact, layout},
-    // Again: what simplify and layout left together (reshapes of reshapes, broadcasts below pointwise ops).
+    // Again: what the passes since then left together (reshapes of reshapes, broadcasts below pointwise ops, twins).
     {"canonicalize", Effect::exact, canonicalize},
-    // Once everything has its final form.
     {"cse", Effect::exact, cse},
     // After cse: a narrow value that two casts made is read by all who read either.
     {"drop_roundtrip_casts", Effect::reorders, drop_roundtrip_casts, Bound::rounding},
@@ -45,9 +47,10 @@ void run_pipeline(ir::Graph& graph, const std::vector<std::string>& disabled, Ev
     const auto pass =
         std::find_if(std::begin(kPipeline), std::end(kPipeline), [&](const Pass& p) { return name == p.name; });
     std::string known;
+    std::set<std::string> seen;
     for (const Pass& p : kPipeline) {
-      const bool again = known.find(p.name) != std::string::npos;
-      if (p.effect != Effect::required && !again) known += (known.empty() ? "" : ", ") + std::string(p.name);
+      if (p.effect != Effect::required && seen.insert(p.name).second)
+        known += (known.empty() ? "" : ", ") + std::string(p.name);
     }
     if (pass == std::end(kPipeline))
       throw Error("no pass named '" + name + "'", "passes that can be disabled: " + known);

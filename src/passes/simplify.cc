@@ -1,6 +1,6 @@
-// simplify: algebra that changes no bit, whatever the operands hold: ±0, infinities, NaN (with its payload), subnormals.
-// f32 arithmetic flushes subnormals, so x * 1 is no move of bits; rules of floats are few for such reasons, and each
-// states why it holds. Integers wrap, and a bool is 0 or 1.
+// simplify: algebra that changes no bit, whatever the operands hold: ±0, infinities, NaN (with its payload),
+// subnormals. f32 arithmetic flushes subnormals, so x * 1 is no move of bits; rules of floats are few for such reasons,
+// and each states why it holds. Integers wrap, and a bool is 0 or 1.
 #include <cmath>
 #include <cstring>
 
@@ -101,8 +101,8 @@ ValueId logic_rule(Peephole& p, const Node& n) {
   const bool all = n.is(ops::logical_and_def);
   if (n.in[0] == n.in[1]) return n.in[0];
   for (size_t x = 0; x < 2; ++x) {
-    if (is_splat(p, n.in[1 - x], all ? 1 : 0)) return operand(p, n, x);           // and true, or false
-    if (is_splat(p, n.in[1 - x], all ? 0 : 1)) return operand(p, n, 1 - x);       // and false, or true
+    if (is_splat(p, n.in[1 - x], all ? 1 : 0)) return operand(p, n, x);      // and true, or false
+    if (is_splat(p, n.in[1 - x], all ? 0 : 1)) return operand(p, n, 1 - x);  // and false, or true
   }
   return kNoValue;
 }
