@@ -13,6 +13,7 @@
 #include "autodiff/differentiate.h"
 #include "ir/rewriter.h"
 #include "ir/text.h"
+#include "lower/evaluate.h"
 #include "lower/lower.h"
 #include "optim/optimizer.h"
 #include "passes/input_checks.h"
@@ -208,7 +209,7 @@ std::vector<runtime::TrainedGroup> groups_of(const Graph& graph, const optim::Op
 // Passes, kernels, plan, proof.
 void finish(Compiled& compiled, const CompileOptions& options, backend::Backend& backend) {
   compiled.graph = compiled.step;
-  passes::run_pipeline(compiled.graph, options.disable_passes);
+  passes::run_pipeline(compiled.graph, options.disable_passes, lower::evaluate_on_cpu);
   double budget = options.tune_budget;
   std::vector<backend::PreparedKernel> kernels =
       lower::lower(compiled.graph, backend.kernels(), {options.tune, &budget});

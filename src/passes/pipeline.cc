@@ -1,5 +1,6 @@
 // The passes in order, and the runner that verifies after each.
 #include <algorithm>
+#include <set>
 
 #include "aicf/error.h"
 #include "ir/text.h"
@@ -17,6 +18,22 @@ constexpr Pass kPipeline[] = {
     {"input_checks", Effect::required, input_checks},
     // After differentiation (done before the pipeline) and before anything that looks at primitives.
     {"expand", Effect::required, expand},
+    // Of primitives: every later pass meets one form of equal things.
+    {"canonicalize", Effect::exact, canonicalize},
+    // Before simplify, whose rules look for constants.
+    {"constant_folding", Effect::exact, constant_folding},
+    {"simplify", Effect::exact, simplify},
+    // Before what looks at the readers of a value: two values that are one have the readers of both.
+    {"cse", Effect::exact, cse},
+    // Before layout: a transpose that a product reads costs nothing, so none need be moved for it.
+    {"fold_transposes", Effect::reorders, fold_transposes, Bound::sums},
+    // Among primitives, whose axes it understands.
+    {"layout", Effect::exact, layout},
+    // Again: what the passes since then left together (reshapes of reshapes, broadcasts below pointwise ops, twins).
+    {"canonicalize", Effect::exact, canonicalize},
+    {"cse", Effect::exact, cse},
+    // After cse: a narrow value that two casts made is read by all who read either.
+    {"drop_roundtrip_casts", Effect::reorders, drop_roundtrip_casts, Bound::rounding},
     // Expansions leave results that nobody reads.
     {"dce", Effect::exact, dce},
     // After all that rewrites single ops: a region is closed to them.
@@ -27,13 +44,15 @@ constexpr Pass kPipeline[] = {
 
 std::span<const Pass> pipeline() { return kPipeline; }
 
-void run_pipeline(ir::Graph& graph, const std::vector<std::string>& disabled, const DumpFn& dump) {
+void run_pipeline(ir::Graph& graph, const std::vector<std::string>& disabled, Evaluate evaluate, const DumpFn& dump) {
   for (const std::string& name : disabled) {
     const auto pass =
         std::find_if(std::begin(kPipeline), std::end(kPipeline), [&](const Pass& p) { return name == p.name; });
     std::string known;
+    std::set<std::string> seen;
     for (const Pass& p : kPipeline) {
-      if (p.effect != Effect::required) known += (known.empty() ? "" : ", ") + std::string(p.name);
+      if (p.effect != Effect::required && seen.insert(p.name).second)
+        known += (known.empty() ? "" : ", ") + std::string(p.name);
     }
     if (pass == std::end(kPipeline))
       throw Error("no pass named '" + name + "'", "passes that can be disabled: " + known);
@@ -45,7 +64,7 @@ void run_pipeline(ir::Graph& graph, const std::vector<std::string>& disabled, co
   if (dump) dump("input", graph, false);
   for (const Pass& pass : kPipeline) {
     if (std::find(disabled.begin(), disabled.end(), pass.name) != disabled.end()) continue;
-    const bool changed = pass.run(graph);
+    const bool changed = pass.run(graph, evaluate);
     try {
       ir::verify(graph);
     } catch (const Error& e) {
