@@ -96,8 +96,7 @@ void Clusters::refresh() {
 // By depth first from the clusters of the last ops.
 void Clusters::rank() {
   rank_.assign(members_.size(), -1);
-  seen_.assign(members_.size(), 0);
-  search_ = 0;
+  std::vector<char> seen(members_.size(), 0);
   int next = 0;
   std::vector<std::pair<int, bool>> stack;
   for (int start = 0; start < count(); ++start) {
@@ -109,8 +108,8 @@ void Clusters::rank() {
         rank_[static_cast<size_t>(cluster)] = next++;
         continue;
       }
-      if (seen_[static_cast<size_t>(cluster)] != 0) continue;
-      seen_[static_cast<size_t>(cluster)] = 1;
+      if (seen[static_cast<size_t>(cluster)] != 0) continue;
+      seen[static_cast<size_t>(cluster)] = 1;
       stack.emplace_back(cluster, true);
       for (ir::OpId op : ops(cluster)) {
         const std::vector<int>& in = live_in_[static_cast<size_t>(op)];
@@ -118,44 +117,56 @@ void Clusters::rank() {
         for (ir::ValueId v : graph_.op(op).inputs) {
           const ir::OpId producer = graph_.value(v).producer;
           if (producer == ir::kNoOp || holds(cluster, producer)) continue;
-          if (seen_[static_cast<size_t>(home(producer))] == 0) stack.emplace_back(home(producer), false);
+          if (seen[static_cast<size_t>(home(producer))] == 0) stack.emplace_back(home(producer), false);
         }
       }
     }
   }
-  seen_.assign(members_.size(), 0);
 }
 
-// By way of at least one other cluster.
-bool Clusters::reaches(int from, int to) const {
-  ++search_;
-  std::vector<int> open;
-  const auto visit = [&](int cluster, bool first) {
+// A cluster leads to `to` when one that reads it does; ranks bound the search.
+void Clusters::add_between(int from, int to, std::vector<int>& found) const {
+  enum : char { kUnknown, kOpen, kLeads, kDoes_not };
+  std::map<int, char> state;
+  std::vector<int> stack = {from};
+  const auto readers_of = [&](int cluster) {
+    std::vector<int> readers;
     for (ir::OpId op : ops(cluster)) {
       if (home(op) != cluster) continue;
-      for (ir::ValueId v : graph_.op(op).outputs) {
-        each_reader(v, [&](int next) {
-          if ((first && next == to) || next == from ||
-              rank_[static_cast<size_t>(next)] > rank_[static_cast<size_t>(to)])
-            return;
-          if (seen_[static_cast<size_t>(next)] == search_) return;
-          seen_[static_cast<size_t>(next)] = search_;
-          open.push_back(next);
-        });
-      }
+      for (ir::ValueId v : graph_.op(op).outputs) each_reader(v, [&](int reader) { readers.push_back(reader); });
     }
+    return readers;
   };
-  visit(from, true);
-  while (!open.empty()) {
-    const int cluster = open.back();
-    open.pop_back();
-    if (cluster == to) return true;
-    visit(cluster, false);
+  while (!stack.empty()) {
+    const int cluster = stack.back();
+    if (cluster == to || rank_[static_cast<size_t>(cluster)] >= rank_[static_cast<size_t>(to)]) {
+      state[cluster] = cluster == to ? kLeads : kDoes_not;
+      stack.pop_back();
+      continue;
+    }
+    const bool first = state[cluster] == kUnknown;
+    state[cluster] = first ? static_cast<char>(kOpen) : state[cluster];
+    bool leads = false;
+    for (int reader : readers_of(cluster)) {
+      const char s = state[reader];
+      if (s == kUnknown && first) stack.push_back(reader);
+      leads = leads || s == kLeads;
+    }
+    if (first && stack.back() != cluster) continue;
+    stack.pop_back();
+    if (state[cluster] == kOpen) state[cluster] = leads ? kLeads : kDoes_not;
   }
-  return false;
+  for (const auto& [cluster, s] : state) {
+    if (s == kLeads && cluster != from && cluster != to) found.push_back(cluster);
+  }
 }
 
-bool Clusters::makes_cycle(int a, int b) const { return reaches(a, b) || reaches(b, a); }
+std::vector<int> Clusters::between(int a, int b) const {
+  std::vector<int> found = {a, b};
+  add_between(a, b, found);
+  add_between(b, a, found);
+  return found;
+}
 
 namespace {
 
@@ -231,13 +242,20 @@ ir::ValueId reshaped_from(const ir::Graph& graph, const std::vector<ir::OpId>& m
 
 }  // namespace
 
-ClusterBody Clusters::body(const std::vector<ir::OpId>& members, int a, int b) const {
+ClusterBody Clusters::body(const std::vector<int>& clusters, const std::vector<ir::OpId>& copies) const {
+  const auto inside = [&](int cluster) {
+    return std::find(clusters.begin(), clusters.end(), cluster) != clusters.end();
+  };
+  std::vector<ir::OpId> members = copies;
+  for (int cluster : clusters) members.insert(members.end(), ops(cluster).begin(), ops(cluster).end());
+  std::sort(members.begin(), members.end());
+  members.erase(std::unique(members.begin(), members.end()), members.end());
   std::vector<ir::ValueId> results;
   for (ir::OpId op : members) {
-    if (home(op) != a && home(op) != b) continue;
+    if (!inside(home(op))) continue;
     for (ir::ValueId v : graph_.op(op).outputs) {
       bool read = is_root(v);
-      each_reader(v, [&](int cluster) { read = read || (cluster != a && cluster != b); });
+      each_reader(v, [&](int cluster) { read = read || !inside(cluster); });
       if (!read) continue;
       const ir::ValueId base = reshaped_from(graph_, members, v);
       const ir::OpId producer = graph_.value(base).producer;

@@ -42,10 +42,10 @@ class Clusters {
   }
   void refresh();
 
-  // One launch of both would have to run before itself.
-  bool makes_cycle(int a, int b) const;
-  // Of `members` as one cluster in the place of `a` and `b`. A result that is a reshape is given as what is reshaped.
-  ClusterBody body(const std::vector<ir::OpId>& members, int a, int b) const;
+  // The two and all that must run after the one and before the other: what becomes one launch if they do.
+  std::vector<int> between(int a, int b) const;
+  // Of these clusters as one, with copies of some more ops. A result that is a reshape is given as what is reshaped.
+  ClusterBody body(const std::vector<int>& clusters, const std::vector<ir::OpId>& copies = {}) const;
 
   // What becomes of a cluster: an op of this record with this body, or nothing, which leaves its ops as they are.
   struct Choice {
@@ -60,7 +60,7 @@ class Clusters {
   // fn(cluster) for every cluster that reads the value from memory.
   template <class F>
   void each_reader(ir::ValueId value, F fn) const;
-  bool reaches(int from, int to) const;
+  void add_between(int from, int to, std::vector<int>& found) const;
   void rank();
 
   const ir::Graph& graph_;
@@ -70,8 +70,6 @@ class Clusters {
   std::vector<char> root_;                      // by value: needed whoever reads it
   std::vector<std::vector<int>> live_in_;       // by op: the clusters that need it of themselves
   std::vector<int> rank_;                       // by cluster: those it reads come earlier
-  mutable std::vector<int> seen_;               // by cluster: the search that came by last
-  mutable int search_ = 0;
 };
 
 }  // namespace aicf::passes

@@ -18,6 +18,8 @@ using ops::Loops;
 
 // What a region may have at most: a kernel's registers and parameters are not without end.
 constexpr size_t kMaxOps = 400, kMaxOperands = 48, kMaxResults = 24;
+// Regions merged at a time.
+constexpr size_t kMaxMerged = 16;
 // Of arithmetic done again for elements that have it in common, or again in another region instead of read: about that
 // of one exponential.
 constexpr int kCheap = 8, kRepeated = 80;
@@ -60,7 +62,7 @@ class Fuser {
     bool fused = false;
     result = clusters_.emitted([&](int cluster) {
       Clusters::Choice choice;
-      choice.body = clusters_.body(clusters_.ops(cluster), cluster, cluster);
+      choice.body = clusters_.body({cluster});
       if (is_worth_it(choice.body)) choice.def = ir::find_op("fused"), fused = true;
       return choice;
     });
@@ -202,20 +204,24 @@ class Fuser {
   bool try_merge(const Merge& m) {
     const int a = clusters_.home(m.a), b = clusters_.home(m.b);
     if (a == b || refused_.contains({a, b})) return false;
-    if (updater_of_[static_cast<size_t>(m.a)] == updater_of_[static_cast<size_t>(m.b)]) {
-      std::vector<OpId> all;
-      std::set_union(clusters_.ops(a).begin(), clusters_.ops(a).end(), clusters_.ops(b).begin(), clusters_.ops(b).end(),
-                     std::back_inserter(all));
-      if (!clusters_.makes_cycle(a, b) && is_good(clusters_.body(all, a, b))) {
-        clusters_.merge(a, b);
-        std::erase_if(refused_, [&](const auto& pair) {
-          return pair.first == a || pair.second == a || pair.first == b || pair.second == b;
+    // Whatever must run between the two must be part of them.
+    std::vector<int> all = clusters_.between(a, b);
+    const bool fits =
+        all.size() <= kMaxMerged && std::all_of(all.begin(), all.end(), [&](int c) {
+          const OpId op = clusters_.ops(c).back();
+          return is_fusible(op) && updater_of_[static_cast<size_t>(op)] == updater_of_[static_cast<size_t>(m.a)];
         });
-        return true;
-      }
+    if (!fits || !is_good(clusters_.body(all))) {
+      refused_.insert({a, b});
+      return false;
     }
-    refused_.insert({a, b});
-    return false;
+    for (int c : all) {
+      if (c != a) clusters_.merge(a, c);
+    }
+    // What was refused may fit now.
+    const auto touched = [&](int c) { return std::find(all.begin(), all.end(), c) != all.end(); };
+    std::erase_if(refused_, [&](const auto& pair) { return touched(pair.first) || touched(pair.second); });
+    return true;
   }
 
   // --- what is a good region --------------------------------------------------------------------------------------
@@ -306,7 +312,7 @@ class Fuser {
     std::vector<OpId> all;
     std::set_union(clusters_.ops(cluster).begin(), clusters_.ops(cluster).end(), chain.begin(), chain.end(),
                    std::back_inserter(all));
-    if (!is_good(clusters_.body(all, cluster, cluster))) return false;
+    if (!is_good(clusters_.body({cluster}, all))) return false;
     clusters_.set_members(cluster, std::move(all));
     return true;
   }
@@ -318,7 +324,7 @@ class Fuser {
       if (clusters_.ops(cluster).empty() || !is_fusible(clusters_.ops(cluster).back())) continue;
       for (bool again = true; again;) {
         again = false;
-        const ClusterBody body = clusters_.body(clusters_.ops(cluster), cluster, cluster);
+        const ClusterBody body = clusters_.body({cluster});
         if (!is_worth_it(body)) break;
         for (ValueId v : body.operands) {
           const OpId producer = graph_.value(v).producer;
