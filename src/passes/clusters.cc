@@ -173,7 +173,8 @@ namespace {
 // Copies ops of a graph into a body, on demand.
 class BodyBuilder {
  public:
-  BodyBuilder(const ir::Graph& graph, const std::vector<ir::OpId>& members) : graph_(graph), members_(members) {}
+  BodyBuilder(const ir::Graph& graph, const std::vector<ir::OpId>& members, Clusters::Constants constants)
+      : graph_(graph), members_(members), constants_(constants) {}
 
   // The value and what it is computed from.
   void need(ir::ValueId v) {
@@ -205,7 +206,7 @@ class BodyBuilder {
   void declare(ir::ValueId v) {
     const ir::ValueInfo& info = graph_.value(v);
     if (map_.contains(v) || (info.producer != ir::kNoOp && wanted_.contains(info.producer))) return;
-    if (info.role == ir::Role::constant && is_uniform(*info.data)) {
+    if (constants_ == Clusters::Constants::inside && info.role == ir::Role::constant && is_uniform(*info.data)) {
       map_[v] = body_.graph->add_constant(info.data);
       return;
     }
@@ -224,6 +225,7 @@ class BodyBuilder {
 
   const ir::Graph& graph_;
   const std::vector<ir::OpId>& members_;
+  const Clusters::Constants constants_;
   std::set<ir::OpId> wanted_;
   std::map<ir::ValueId, ir::ValueId> map_;
   ClusterBody body_;
@@ -242,7 +244,8 @@ ir::ValueId reshaped_from(const ir::Graph& graph, const std::vector<ir::OpId>& m
 
 }  // namespace
 
-ClusterBody Clusters::body(const std::vector<int>& clusters, const std::vector<ir::OpId>& copies) const {
+ClusterBody Clusters::body(const std::vector<int>& clusters, const std::vector<ir::OpId>& copies,
+                           Constants constants) const {
   const auto inside = [&](int cluster) {
     return std::find(clusters.begin(), clusters.end(), cluster) != clusters.end();
   };
@@ -265,7 +268,7 @@ ClusterBody Clusters::body(const std::vector<int>& clusters, const std::vector<i
     }
   }
   std::sort(results.begin(), results.end());
-  BodyBuilder builder(graph_, members);
+  BodyBuilder builder(graph_, members, constants);
   for (ir::ValueId v : results) builder.need(v);
   return builder.build(results);
 }

@@ -7,6 +7,7 @@
 #include "ir/op.h"
 #include "ops/loops.h"
 #include "passes/clusters.h"
+#include "passes/ends.h"
 #include "passes/pass.h"
 
 namespace aicf::passes {
@@ -32,22 +33,10 @@ int cost_of(const ir::OpDef& def) {
   return it != kCosts.end() ? it->second : def.is(ir::kPointwise) ? 1 : 0;
 }
 
-// By value: where everything that is computed from it ends.
-struct Ends {
-  enum class Kind : uint8_t { nowhere, guarded, anywhere } kind = Kind::nowhere;
-  ValueId guard = ir::kNoValue;
-
-  void join(Ends other) {
-    if (other.kind == Kind::nowhere || *this == other) return;
-    *this = kind == Kind::nowhere ? other : Ends{Kind::anywhere, ir::kNoValue};
-  }
-  bool operator==(const Ends&) const = default;
-};
-
 class Fuser {
  public:
-  explicit Fuser(const ir::Graph& graph) : graph_(graph), clusters_(graph), readers_(graph.readers()) {
-    find_ends();
+  explicit Fuser(const ir::Graph& graph)
+      : graph_(graph), clusters_(graph), readers_(graph.readers()), ends_(ends_of(graph)) {
     find_updaters();
   }
 
@@ -85,22 +74,6 @@ class Fuser {
     const std::string_view name = o.def->name;
     if (name == "broadcast" || name == "iota" || name == "reshape") return true;
     return name == "cast" && size_of(graph_.type(o.inputs[0]).dtype) <= size_of(graph_.type(o.outputs[0]).dtype);
-  }
-
-  void find_ends() {
-    ends_.resize(static_cast<size_t>(graph_.num_values()));
-    const auto at = [&](ValueId v) -> Ends& { return ends_[static_cast<size_t>(v)]; };
-    const Ends anywhere{Ends::Kind::anywhere, ir::kNoValue};
-    for (const ir::Output& o : graph_.outputs()) at(o.value).join(anywhere);
-    for (const ir::Update& u : graph_.updates()) {
-      at(u.value).join(u.guard == ir::kNoValue ? anywhere : Ends{Ends::Kind::guarded, u.guard});
-      if (u.guard != ir::kNoValue) at(u.guard).join(anywhere);
-    }
-    for (OpId id = graph_.num_ops() - 1; id >= 0; --id) {
-      Ends all;
-      for (ValueId v : graph_.op(id).outputs) all.join(at(v));
-      for (ValueId v : graph_.op(id).inputs) at(v).join(all);
-    }
   }
 
   // The optimizer's ops of each parameter: pointwise, of the parameter's shape, and read by each other and by updates
@@ -232,22 +205,9 @@ class Fuser {
         body.operands.size() > kMaxOperands || body.results.size() > kMaxResults) {
       return false;
     }
-    if (!leaves_updates_in_place(body)) return false;
+    if (!keeps_updates_in_place(graph_, ends_, body.results)) return false;
     const std::optional<Loops> loops = ops::loops_of(g);
     return loops && repeated_work(g, *loops) <= kCheap && has_room(*loops);
-  }
-
-  // A value that a guarded update writes in place needs every result of its launch to be skipped with it.
-  bool leaves_updates_in_place(const ClusterBody& body) const {
-    Ends wanted;
-    for (const ir::Update& u : graph_.updates()) {
-      if (u.guard == ir::kNoValue) continue;
-      if (std::find(body.results.begin(), body.results.end(), u.value) != body.results.end())
-        wanted.join({Ends::Kind::guarded, u.guard});
-    }
-    if (wanted.kind == Ends::Kind::nowhere) return true;
-    return std::all_of(body.results.begin(), body.results.end(),
-                       [&](ValueId v) { return ends_[static_cast<size_t>(v)] == wanted; });
   }
 
   // Of values that many elements have in common, and of values that are asked for at several places.

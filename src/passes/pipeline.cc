@@ -36,8 +36,14 @@ constexpr Pass kPipeline[] = {
     {"drop_roundtrip_casts", Effect::reorders, drop_roundtrip_casts, Bound::rounding},
     // Expansions leave results that nobody reads.
     {"dce", Effect::exact, dce},
+    // Before fuse, which merges the selects with what is around them.
+    {"scalar_guards", Effect::exact, scalar_guards},
     // After all that rewrites single ops: a region is closed to them.
     {"fuse", Effect::exact, fuse},
+    // Of whole launches, so after fuse.
+    {"group_updates", Effect::exact, group_updates},
+    // Last: it counts launches.
+    {"merge_launches", Effect::exact, merge_launches},
 };
 
 }  // namespace
