@@ -20,6 +20,7 @@ std::vector<TensorType> infer(const ir::InferCtx& ctx) {
   if (!is_float(ctx.in[0].dtype)) throw mismatch(ctx, "floats", std::string(name_of(ctx.in[0].dtype)));
   const double p = ctx.attrs.get_float("p");
   if (!(p >= 0 && p < 1)) throw mismatch(ctx, "p in [0, 1)", fmt::format("{}", p));
+  check_draws(ctx, ctx.in.subspan(1), ctx.in[0].shape);
   return {ctx.in[0]};
 }
 

@@ -19,17 +19,8 @@ constexpr int64_t kMostOrdinals = int64_t{1} << Stream::kOrdinalBits;
 constexpr int64_t kMostElements = int64_t{4} << Stream::kBlockBits;
 
 std::vector<TensorType> infer(const ir::InferCtx& ctx) {
-  for (const TensorType& t : ctx.in) {
-    if (t != TensorType{i64, {}}) throw mismatch(ctx, "seed and offset of type i64[]", to_string(t));
-  }
-  const int64_t ordinal = ctx.attrs.get_int("ordinal");
-  if (ordinal < 0 || ordinal >= kMostOrdinals) {
-    throw mismatch(ctx, fmt::format("an `ordinal` in [0,{})", kMostOrdinals), std::to_string(ordinal));
-  }
   const Shape shape = shape_attr(ctx, "shape");
-  if (shape.elements() > kMostElements) {
-    throw mismatch(ctx, fmt::format("at most {} elements", kMostElements), to_string(shape));
-  }
+  check_draws(ctx, ctx.in, shape);
   return {{i32, shape}};
 }
 
@@ -92,6 +83,19 @@ const ir::OpDef rng_bits_def = {
     .samples = samples,
     .precision = ir::PrecisionClass::follow,
 };
+
+void check_draws(const ir::InferCtx& ctx, std::span<const TensorType> keys, const Shape& shape) {
+  for (const TensorType& t : keys) {
+    if (t != TensorType{i64, {}}) throw mismatch(ctx, "seed and offset of type i64[]", to_string(t));
+  }
+  const int64_t ordinal = ctx.attrs.get_int("ordinal");
+  if (ordinal < 0 || ordinal >= kMostOrdinals) {
+    throw mismatch(ctx, fmt::format("an `ordinal` in [0,{})", kMostOrdinals), std::to_string(ordinal));
+  }
+  if (shape.elements() > kMostElements) {
+    throw mismatch(ctx, fmt::format("at most {} elements", kMostElements), to_string(shape));
+  }
+}
 
 RngStates rng_states(ir::Graph& graph) {
   const Value seed = declared(graph, kRngSeed, "seed");

@@ -1,8 +1,10 @@
 // Random draws in a graph: the states they are keyed by, and the op that makes them.
 #pragma once
 
+#include <span>
+
 #include "aicf/value.h"
-#include "ir/graph.h"
+#include "ir/op.h"
 
 namespace aicf::ops {
 
@@ -20,6 +22,10 @@ RngStates rng_states(ir::Graph& graph);
 // The number of the next op that draws in this graph: more than that of any other, so that no two share their draws.
 // Throws Error when none is left.
 int64_t next_ordinal(const ir::Graph& graph);
+
+// Of a shape rule: throws Error unless `keys` are seed and offset, the attribute `ordinal` is one, and the shape is not
+// beyond what a stream has words for.
+void check_draws(const ir::InferCtx& ctx, std::span<const TensorType> keys, const Shape& shape);
 
 // i32 of this shape, every value equally likely. The words of a base::PhiloxStream: element e is word e % 4 of block e
 // / 4.
