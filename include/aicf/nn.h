@@ -59,6 +59,12 @@ class Activation : public Layer {
   static std::vector<std::string> functions();
 };
 
+// dropout(x, p): drops in training only.
+class Dropout : public Layer {
+ public:
+  explicit Dropout(double p = 0.5);
+};
+
 // (B, …) → (B, product of the rest).
 class Flatten : public Layer {
  public:

@@ -123,6 +123,13 @@ std::vector<Value> cross_entropy_with_count(Value logits, Value labels, Reductio
                                             int64_t ignore_index = -100);
 Value mse(Value prediction, Value target, Reduction reduction = Reduction::mean);
 
+// --- random --------------------------------------------------------------------------------------------------
+// In training (CompileOptions::training) each element is 0 with probability p and x / (1 - p) otherwise, and so is its
+// gradient; else, and where p is 0, x itself. 0 <= p < 1. Srivastava et al. 2014, "Dropout", scaled in training.
+// The draws are Philox 4x32-10 of the states `rng.seed` (i64, the model's seed) and `rng.offset` (i64, 0 at first, 1
+// more after each training step), and of the op's number in the model: no two dropouts, and no two steps, share a mask.
+Value dropout(Value x, double p);
+
 // --- gradients -----------------------------------------------------------------------------------------------
 // x itself; no gradient flows to x.
 Value stop_gradient(Value x);

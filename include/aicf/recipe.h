@@ -18,14 +18,15 @@ namespace aicf {
 
 // One [[model]] entry: a layer, or a residual block x + f(x) whose f are the layers of `residual` ([[model.residual]]).
 struct RecipeLayer {
-  // linear, layer_norm, rms_norm, flatten, or a function of nn::Activation ("relu"). Required, unless `residual` is
-  // given.
+  // linear, layer_norm, rms_norm, dropout, flatten, or a function of nn::Activation ("relu"). Required, unless
+  // `residual` is given.
   std::string layer;
   std::string name;        // "": made from the kind and a count ("linear1"). Of a block: the prefix of the names in it
   int64_t out = 0;         // linear: 0 is the data's number of classes, or the last axis of its target
   bool bias = true;        // linear
   std::string activation;  // linear: a function of nn::Activation, after it; "": none
   std::optional<double> eps;  // layer_norm (1e-5), rms_norm (1e-6)
+  double p = 0.5;             // dropout: the share of elements that a training step drops
   std::vector<RecipeLayer> residual;
   std::string where;  // not a key: "file:line", for messages
 };

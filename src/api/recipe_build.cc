@@ -62,6 +62,7 @@ class Builder {
       if (l.layer == "flatten") return model_.add(nn::Flatten(), x, name);
       if (l.layer == "layer_norm") return model_.add(l.eps ? nn::LayerNorm(*l.eps) : nn::LayerNorm(), x, name);
       if (l.layer == "rms_norm") return model_.add(l.eps ? nn::RmsNorm(*l.eps) : nn::RmsNorm(), x, name);
+      if (l.layer == "dropout") return model_.add(nn::Dropout(l.p), x, name);
       return model_.add(nn::Activation(l.layer), x, name);
     });
   }

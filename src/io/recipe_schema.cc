@@ -15,7 +15,7 @@ RecipeRange between(double low, double high) { return {low, high, false}; }
 RecipeRange fraction() { return {0, 1, true}; }
 
 Names layer_kinds() {
-  Names kinds = {"linear", "layer_norm", "rms_norm", "flatten"};
+  Names kinds = {"linear", "layer_norm", "rms_norm", "dropout", "flatten"};
   const Names functions = nn::Activation::functions();
   kinds.insert(kinds.end(), functions.begin(), functions.end());
   return kinds;
@@ -52,6 +52,7 @@ const std::vector<RecipeKey>& table() {
       {"model", "bias", LAYER(bias), kAny, {}, {"linear"}},
       {"model", "activation", LAYER(activation), kAny, activations(), {"linear"}},
       {"model", "eps", LAYER(eps), at_least(0), {}, {"layer_norm", "rms_norm"}},
+      {"model", "p", LAYER(p), fraction(), {}, {"dropout"}},
 
       {"loss", "kind", SLOT(loss.kind), kAny, {"cross_entropy", "mse"}},
 

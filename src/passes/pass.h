@@ -54,6 +54,10 @@ using DumpFn = std::function<void(const std::string& pass, const ir::Graph& grap
 void run_pipeline(ir::Graph& graph, const std::vector<std::string>& disabled, Evaluate evaluate,
                   const DumpFn& dump = nullptr);
 
+// First of all, in a program that does not train: an op that is something else there, by its record, becomes it.
+// Returns true when it changed the graph.
+bool inference_mode(ir::Graph& graph);
+
 // Before differentiation: the casts of a precision policy. "f32": none. "tf32", "bf16", "f16": matmul's factors are
 // rounded to it, and for the 16-bit ones the values between products are kept in it, as each op's record says
 // (ir::PrecisionClass); inputs, params, states, outputs and the loss stay f32. Throws Error on another name.

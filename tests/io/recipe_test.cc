@@ -137,8 +137,8 @@ TEST(Recipe, UnknownNamesNameFileLineAndTheNearest) {
   expect_error(std::string(kModel) + "units = 3\n", "r.toml:4: model.0.units: unknown key");
   expect_error(std::string(kModel) + "biass = true\n", "r.toml:4: model.0.biass: unknown key", "did you mean bias?");
   expect_error("[[model]]\nlayer = 'linaer'\n",
-               "r.toml:2: model.0.layer: expected one of linear, layer_norm, rms_norm, flatten, relu, tanh, sigmoid, "
-               "gelu, gelu_tanh, softmax, log_softmax, got \"linaer\"",
+               "r.toml:2: model.0.layer: expected one of linear, layer_norm, rms_norm, dropout, flatten, relu, tanh, "
+               "sigmoid, gelu, gelu_tanh, softmax, log_softmax, got \"linaer\"",
                "did you mean linear?");
   expect_error(std::string("[optimizer]\nkind = 'sgdd'\n") + kModel,
                "r.toml:2: optimizer.kind: expected one of adamw, adam, sgd, got \"sgdd\"", "did you mean sgd?");
@@ -322,6 +322,21 @@ layer = "linear"
   EXPECT_EQ(shape_of(m, "prediction"), "f32[5,3,2]");
   EXPECT_EQ(shape_of(m, "losses"), "f32[5]");
   EXPECT_EQ(m.model.graph().find_external("block.in.bias"), ir::kNoValue);
+}
+
+TEST(Recipe, DropoutTakesItsP) {
+  const auto dropped = [](const std::string& keys) {
+    RecipeModel m =
+        build_model(parse("[[model]]\nlayer = 'flatten'\n[[model]]\nlayer = 'dropout'\n" + keys + kModel), 5);
+    return m.model.text();
+  };
+  EXPECT_NE(dropped("").find("= dropout("), std::string::npos);
+  EXPECT_NE(dropped("").find("p=0x1p-1"), std::string::npos);
+  EXPECT_NE(dropped("p = 0.25\n").find("p=0x1p-2"), std::string::npos);
+  EXPECT_EQ(dropped("p = 0\n").find("= dropout("), std::string::npos);
+  expect_error(std::string("[[model]]\nlayer = 'dropout'\np = 1\n") + kModel,
+               "r.toml:3: model.0.p: expected a number in [0, 1), got 1");
+  expect_error(std::string(kModel) + "p = 0.5\n", "r.toml:4: model.0.p: not a key of linear");
 }
 
 TEST(Recipe, AModelThatDoesNotFitNamesItsLine) {

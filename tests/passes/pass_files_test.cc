@@ -1,5 +1,5 @@
 // tests/passes/*.ir: what a pass makes of a graph.
-//   # pass: NAME           of the pipeline, `compute_casts`, or `apply_precision PRECISION`
+//   # pass: NAME           of the pipeline, `inference_mode`, `compute_casts`, or `apply_precision PRECISION`
 //   (a graph)
 //   # ---
 //   (the graph expected after the pass, or "unchanged": the pass must report no change and leave the text as it is)
@@ -48,6 +48,7 @@ PassFn find_pass(const std::string& name) {
       return ir::print(graph) != before;
     };
   }
+  if (name == "inference_mode") return inference_mode;
   return name == "compute_casts" ? compute_casts : PassFn();
 }
 
