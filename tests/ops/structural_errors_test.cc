@@ -167,6 +167,22 @@ const Mistake kMistakes[] = {
        const Value key = operand(g, {i64, {}}), offset = operand(g, {i64, {}});
        ir::emit(ops::dropout_def, {floats(g, {2}), key, offset}, {{"ordinal", int64_t{0}}, {"p", 1.0}});
      }},
+    {"attention(f32[2,3,4], f32[2,5,3], f32[2,5,4]): expected k of shape [2,3,4] but for axis 1, got f32[2,5,3]",
+     "(…, Tq, d)",
+     [](ir::Graph& g) {
+       attention(floats(g, {2, 3, 4}), floats(g, {2, 5, 3}), floats(g, {2, 5, 4}));
+     }},
+    {"attention(f32[2,3,4], f32[2,5,4], f32[3,5,4]): expected v of shape [2,5,4] but for axis 2, got f32[3,5,4]",
+     "(…, Tq, d)",
+     [](ir::Graph& g) {
+       attention(floats(g, {2, 3, 4}), floats(g, {2, 5, 4}), floats(g, {3, 5, 4}));
+     }},
+    {"attention(f32[4], f32[4], f32[4]): expected q of rank 2 or more whose last axis is not empty, got f32[4]",
+     "(…, Tq, d)", [](ir::Graph& g) { attention(floats(g, {4}), floats(g, {4}), floats(g, {4})); }},
+    {"attention(f32[3,4], f32[5,4], i32[5,4]): expected operands of one float type, got f32, f32 and i32", "cast",
+     [](ir::Graph& g) {
+       attention(floats(g, {3, 4}), floats(g, {5, 4}), ints(g, {5, 4}));
+     }},
 };
 
 TEST(StructuralErrors, NameTheCallWhatWasExpectedAndWhatCame) {
