@@ -4,6 +4,7 @@
 #include <toml++/toml.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "aicf/error.h"

@@ -302,6 +302,12 @@ class Builder {
       const Steps steps = axis_steps(shape, static_cast<int>(op.attrs.get_int("axis")));
       return add({.kind = Node::Kind::index, .dtype = info.type.dtype, .place = composed(place, shape, steps)});
     }
+    if (def == &rng_bits_def) {
+      Node draw = {.kind = Node::Kind::bits, .dtype = info.type.dtype, .place = place, .def = def, .attrs = op.attrs};
+      const Place same{std::vector<int64_t>(place.strides.size(), 0)};
+      draw.inputs = {at(op.inputs[0], same), at(op.inputs[1], same)};
+      return add(std::move(draw));
+    }
     if (def == &gather_def) return gathered(op, shape, place);
     if (def == &matmul_def) return product(op, info.type, place);
     if (def->is(ir::kReduction)) return reduction(op, place);
@@ -488,7 +494,8 @@ int64_t Loops::product(int begin, int end) const {
 }
 
 bool is_fusible(const ir::OpDef& def) {
-  const ir::OpDef* const others[] = {&reshape_def, &broadcast_def, &transpose_def, &slice_def, &iota_def, &gather_def};
+  const ir::OpDef* const others[] = {&reshape_def, &broadcast_def, &transpose_def, &slice_def,
+                                     &iota_def,    &gather_def,    &rng_bits_def};
   const bool reduces = def.is(ir::kReduction) && &def != &argmax_def;
   return def.is(ir::kPointwise) || reduces || std::find(std::begin(others), std::end(others), &def) != std::end(others);
 }

@@ -153,7 +153,7 @@ ValueId only_part(Peephole&, const Node& n) { return n.in.size() == 1 ? n.in[0] 
 // --- casts ------------------------------------------------------------------------------------------------------
 
 // Every value of `from` has one of its own in `to`, which casts back to it. Left out: f64, for f32's subnormals are
-// flushed on the way there. Of a 16-bit NaN that no kernel made the payload may change (dtype.h leaves it open).
+// flushed on the way there. Of a 16-bit NaN that no kernel made the payload may change (dtype.h: NaN stays NaN).
 bool holds_all_of(DType to, DType from) {
   switch (from) {
     case DType::boolean:
@@ -194,18 +194,22 @@ ValueId reduce_rule(Peephole& p, const Node& n) {
 
 // A pointwise op broadcasts by itself: what reads a broadcast reads its operand, where the result keeps its shape.
 ValueId operands_below_broadcasts(Peephole& p, const Node& n) {
-  const Shape shape = p.result_type(n).shape;
   Node plain = n;
   for (const ValueId v : n.in) {
+    const ValueId below = below_broadcasts(p, v);
+    if (below == v) continue;
     Node next = plain;
-    std::replace(next.in.begin(), next.in.end(), v, below_broadcasts(p, v));
-    if (p.result_type(next).shape == shape) plain = std::move(next);
+    std::replace(next.in.begin(), next.in.end(), v, below);
+    if (p.result_type(next).shape == p.result_type(n).shape) plain = std::move(next);
   }
   return plain.in != n.in ? p.emit(std::move(plain)) : kNoValue;
 }
 
 ValueId rules(Peephole& p, const Node& n) {
-  if (ir::Attrs attrs = plain_attrs(p, n); attrs != n.attrs) return p.emit({n.def, n.in, std::move(attrs), n.region});
+  if (!n.attrs.empty()) {
+    ir::Attrs attrs = plain_attrs(p, n);
+    if (attrs != n.attrs) return p.emit({n.def, n.in, std::move(attrs), n.region});
+  }
   if (n.def->is(ir::kPointwise) && n.in.size() > 1) {
     const ValueId value = operand_order(p, n);
     return value != kNoValue ? value : operands_below_broadcasts(p, n);

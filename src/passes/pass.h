@@ -10,7 +10,8 @@
 
 namespace aicf::passes {
 
-// required: always runs. exact: switching it off changes no bit. reorders: within a stated bound.
+// required: always runs. exact: switching it off changes no bit; so those that reorder, within a stated bound, stand
+// before all of them, lest an exact pass decide what they do.
 enum class Effect : uint8_t { required, exact, reorders };
 
 // What switching a pass that reorders off may change: the order of the sums of products, or one rounding of a value to

@@ -18,22 +18,23 @@ constexpr Pass kPipeline[] = {
     {"input_checks", Effect::required, input_checks},
     // After differentiation (done before the pipeline) and before anything that looks at primitives.
     {"expand", Effect::required, expand},
-    // Of primitives: every later pass meets one form of equal things.
+    // Before every exact pass, so that none of them, on or off, decides what these do. Casts first: with one less
+    // between
+    // them a transpose and a product are nearer.
+    {"drop_roundtrip_casts", Effect::reorders, drop_roundtrip_casts, Bound::rounding},
+    {"fold_transposes", Effect::reorders, fold_transposes, Bound::sums},
+    // First of the exact ones: every later pass meets one form of equal things.
     {"canonicalize", Effect::exact, canonicalize},
     // Before simplify, whose rules look for constants.
     {"constant_folding", Effect::exact, constant_folding},
     {"simplify", Effect::exact, simplify},
-    // Before what looks at the readers of a value: two values that are one have the readers of both.
+    // Before layout, which looks at the readers of a value: two values that are one have the readers of both.
     {"cse", Effect::exact, cse},
-    // Before layout: a transpose that a product reads costs nothing, so none need be moved for it.
-    {"fold_transposes", Effect::reorders, fold_transposes, Bound::sums},
     // Among primitives, whose axes it understands.
     {"layout", Effect::exact, layout},
     // Again: what the passes since then left together (reshapes of reshapes, broadcasts below pointwise ops, twins).
     {"canonicalize", Effect::exact, canonicalize},
     {"cse", Effect::exact, cse},
-    // After cse: a narrow value that two casts made is read by all who read either.
-    {"drop_roundtrip_casts", Effect::reorders, drop_roundtrip_casts, Bound::rounding},
     // Expansions leave results that nobody reads.
     {"dce", Effect::exact, dce},
     // Before fuse, which merges the selects with what is around them.
@@ -57,8 +58,8 @@ void run_pipeline(ir::Graph& graph, const std::vector<std::string>& disabled, Ev
     std::string known;
     std::set<std::string> seen;
     for (const Pass& p : kPipeline) {
-      if (p.effect != Effect::required && seen.insert(p.name).second)
-        known += (known.empty() ? "" : ", ") + std::string(p.name);
+      if (p.effect == Effect::required || !seen.insert(p.name).second) continue;
+      known += (known.empty() ? "" : ", ") + std::string(p.name);
     }
     if (pass == std::end(kPipeline))
       throw Error("no pass named '" + name + "'", "passes that can be disabled: " + known);

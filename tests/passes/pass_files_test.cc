@@ -107,7 +107,7 @@ TEST_P(PassFile, KeepsEveryBit) {
   if (!is_exact(c.pass)) return;
   ir::Graph graph = c.graph;
   find_pass(c.pass)(graph);
-  EXPECT_EQ(test::difference_on_special_values(c.graph, graph), "");
+  EXPECT_EQ(test::difference_of(c.graph, graph), "");
 }
 
 INSTANTIATE_TEST_SUITE_P(Passes, PassFile, testing::ValuesIn(files()), [](const auto& info) {
