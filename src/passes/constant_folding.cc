@@ -22,6 +22,8 @@ bool can_fold(const ir::Graph& graph, const ir::Op& op, const std::vector<ir::Va
   const ir::OpDef& def = *op.def;
   if (def.is(ir::kRandom) || def.is(ir::kComposite) || op.region != nullptr) return false;
   if (def.precision == ir::PrecisionClass::compute) return false;
+  // The numbers of an iota cost a fused region nothing.
+  if (in.empty()) return false;
   if (!std::all_of(in.begin(), in.end(), [&](ir::ValueId v) { return is_constant(graph, v); })) return false;
   // A scalar that is repeated says more than its copies: ops broadcast it as they read it.
   return &def != &ops::broadcast_def || graph.type(in[0]).shape.elements() > 1;
