@@ -414,6 +414,10 @@ class Builder {
       again = again || (varies && node.stage > (node.kind == Node::Kind::reduce ? 1 : 0)) ||
               node.kind == Node::Kind::column;
     }
+    for (const Loops::Result& result : loops_.results) {
+      const bool repeated = loops_.nodes[static_cast<size_t>(result.node)].stage > 0 && !is_kept(result.place);
+      again = again || repeated;
+    }
     if (reduces && again && loops_.inner() != 1) throw Refused{"rows that are not adjacent in memory"};
     loops_.kind = product_ != nullptr ? Loops::Kind::epilogue
                   : !reduces          ? Loops::Kind::pointwise
@@ -427,6 +431,13 @@ class Builder {
       const Node& node = loops_.nodes[static_cast<size_t>(result.node)];
       if ((node.axes & ~has) != 0) throw Refused{"a result with fewer elements than its values"};
     }
+  }
+
+  bool is_kept(const Place& place) const {
+    for (int k = loops_.first_reduced; k < loops_.end_reduced; ++k) {
+      if (place.strides[static_cast<size_t>(k)] != 0) return false;
+    }
+    return true;
   }
 
   bool joins(const Place& place, size_t k) const {
