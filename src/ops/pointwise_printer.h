@@ -15,14 +15,17 @@ namespace aicf::ops::pointwise::printing {
 // Collects the statements of one or several expressions, one temporary each. REQUIRES: outlives its Texts.
 class Printer {
  public:
+  // Of the names of its variables, so that nested blocks hide none of each other's.
+  explicit Printer(std::string prefix = "t") : prefix_(std::move(prefix)) {}
   const std::string& statements() const { return statements_; }
   std::string assign(const std::string& type, const std::string& expression) {
-    std::string name = "t" + std::to_string(next_++);
+    std::string name = prefix_ + std::to_string(next_++);
     statements_ += "const " + type + " " + name + " = " + expression + ";\n";
     return name;
   }
 
  private:
+  std::string prefix_;
   std::string statements_;
   int next_ = 0;
 };

@@ -1,76 +1,18 @@
-// The text of the pointwise kernels and of rng_bits, run without a GPU: compiled for this processor, with a few lines
-// of C++ for what is the GPU's own, it gives the bits of the CPU kernels. That the GPU computes what the text says is
-// for tests/cuda.
-#include <dlfcn.h>
-
+// The text of the pointwise kernels and of rng_bits, run without a GPU, gives the bits of the CPU kernels.
 #include <bit>
 #include <cmath>
-#include <fstream>
 #include <random>
-#include <regex>
 #include <set>
 
 #include "aicf/error.h"
 #include "backend/cuda/code.h"
 #include "backend/cuda/kernels.h"
-#include "backend/cuda/prelude.h"
+#include "backend/cuda_on_host.h"
 #include "ops/defs.h"
 #include "ops/kernel_run.h"
 
 namespace aicf::backend::cuda {
 namespace {
-
-// Before the prelude. ptx() stands for an asm statement of one instruction.
-constexpr const char* kHost = R"(
-#include <cmath>
-#include <cstring>
-#include <utility>
-namespace aicf {
-unsigned short f32_to_f16(float);
-unsigned short f32_to_bf16(float);
-float f16_to_f32(unsigned short);
-}
-#define __device__
-#define __forceinline__ inline
-struct Index3 { unsigned x, y, z; };
-extern "C" { Index3 blockIdx, threadIdx; }
-static float __uint_as_float(unsigned bits) { float x; memcpy(&x, &bits, 4); return x; }
-static unsigned __float_as_uint(float x) { unsigned bits; memcpy(&bits, &x, 4); return bits; }
-static float __int2float_rn(int x) { return (float)x; }
-static float __ll2float_rn(long long x) { return (float)x; }
-static float __ll2float_rz(long long x) {
-  const float y = (float)x;
-  const __int128 away = x < 0 ? (__int128)x - (__int128)y : (__int128)y - x;
-  return away > 0 ? __uint_as_float(__float_as_uint(y) - 1) : y;
-}
-static float __int2float_rz(int x) { return __ll2float_rz(x); }
-static int __float2int_rz(float x) { return (int)x; }
-static long long __float2ll_rz(float x) { return (long long)x; }
-template <class From, class To> void ptx(const char* instruction, From x, To& y) {
-  const auto is = [&](const char* name) { return strcmp(instruction, name) == 0; };
-  if constexpr (sizeof(To) == 2) y = is("cvt.rn.bf16.f32") ? aicf::f32_to_bf16(x) : aicf::f32_to_f16(x);
-  else if constexpr (sizeof(From) == 2) y = aicf::f16_to_f32(x);
-  else if constexpr (sizeof(To) == 4) y = x >= 0x1p31f ? 0x7fffffff : x > -0x1p31f ? (To)x : -0x7fffffff - 1;
-  else y = x >= 0x1p63f ? 0x7fffffffffffffffll : x > -0x1p63f ? (To)x : -0x7fffffffffffffffll - 1;
-}
-template <class... P, size_t... i> void call(void (*kernel)(P...), void** p, std::index_sequence<i...>) {
-  kernel((P)p[i]...);
-}
-)";
-
-std::string host_text(std::span<const Generated> kernels) {
-  std::string text = std::string(kHost) + kPrelude;
-  for (size_t k = 0; k < kernels.size(); ++k) {
-    const Generated& g = kernels[k];
-    text += "namespace in_" + std::to_string(k) + " {\n" + g.helpers + "void kernel(";
-    for (size_t i = 0; i < g.params.size(); ++i) text += (i == 0 ? "" : ", ") + g.params[i].declaration;
-    text += ") {\n" + g.body + "}\nextern \"C\" void k" + std::to_string(k) + "(void** p) { call(kernel, p, ";
-    text += "std::make_index_sequence<" + std::to_string(g.params.size()) + ">()); }\n}\n";
-  }
-  static const std::regex kAsm(R"re(asm\(("[a-z0-9.]+) %0, %1;" : "=.+?"\((\w+)\) : ".+?"\(([\w.]+)\)\);)re");
-  text = std::regex_replace(text, kAsm, "ptx($1\", $3, $2);");
-  return std::regex_replace(text, std::regex("#pragma (unroll|nv_\\w+ \\w+)"), "");
-}
 
 struct Case {
   test::BoundOp op;
@@ -181,32 +123,23 @@ const Kernel* kernel_of(const std::vector<Kernel>& table, const test::BoundOp& o
   return nullptr;
 }
 
-Tensor run_on_host(const Case& c, const Generated& g, void* library) {
-  auto* const fn = reinterpret_cast<void (*)(void**)>(dlsym(library, ("k" + std::to_string(c.kernel)).c_str()));
-  auto* const block = static_cast<uint32_t*>(dlsym(library, "blockIdx"));
-  auto* const thread = static_cast<uint32_t*>(dlsym(library, "threadIdx"));
+Tensor run_on_host(const Case& c, const test::KernelsOnHost& kernels) {
   std::vector<std::unique_ptr<test::GuardedBuffer>> buffers;
   for (const Tensor& t : c.operands) {
     buffers.push_back(std::make_unique<test::GuardedBuffer>(t.bytes()));
     std::memcpy(buffers.back()->data(), t.data(), t.bytes());
   }
   buffers.push_back(std::make_unique<test::GuardedBuffer>(c.op.out[0].bytes()));
-  std::vector<void*> params;
-  for (const Generated::Param& p : g.params) params.push_back(buffers[p.buffer]->data());
-  const base::FlushSubnormals flush;
-  for (int64_t b = 0; b < g.blocks; ++b) {
-    for (int t = 0; t < g.threads; ++t) {
-      *block = static_cast<uint32_t>(b), *thread = static_cast<uint32_t>(t);
-      fn(params.data());
-    }
-  }
+  std::vector<void*> addresses;
+  for (const auto& buffer : buffers) addresses.push_back(buffer->data());
+  kernels.run(c.kernel, addresses);
   for (const auto& buffer : buffers) EXPECT_TRUE(buffer->intact()) << c.op.text() << ": wrote outside a buffer";
   return Tensor(TensorView(c.op.out[0], buffers.back()->data()));
 }
 
 TEST(CudaPointwiseText, HasTheBitsOfTheCpuKernels) {
   std::vector<Case> cases = all_cases();
-  std::vector<Generated> kernels;
+  test::KernelsOnHost kernels;
   std::erase_if(cases, [&](Case& c) {
     const Kernel* kernel = kernel_of(kernel_table(), c.op);
     if (kernel == nullptr) {
@@ -216,24 +149,15 @@ TEST(CudaPointwiseText, HasTheBitsOfTheCpuKernels) {
       return true;
     }
     const PreparedKernel prepared = kernel->prepare(c.op.query());
-    c.kernel = kernels.size();
-    kernels.push_back(static_cast<const Code&>(*prepared.code).kernels.at(0));
+    c.kernel = kernels.add(static_cast<const Code&>(*prepared.code).kernels.at(0));
     return false;
   });
-  const std::string folder = ::testing::TempDir() + "/", source = folder + "kernels.cc",
-                    library = folder + "kernels.so";
-  std::ofstream(source) << host_text(kernels);
-  const std::string command = std::string(AICF_CXX) +
-                              " -O1 -w -std=c++20 -ffp-contract=off -fwrapv -fno-strict-aliasing " + "-shared -fPIC " +
-                              source + " -o " + library;
-  ASSERT_EQ(std::system(command.c_str()), 0);
-  void* const loaded = dlopen(library.c_str(), RTLD_NOW);
-  ASSERT_NE(loaded, nullptr) << dlerror();
+  ASSERT_TRUE(kernels.build());
   for (const Case& c : cases) {
     std::vector<const Tensor*> operands;
     for (const Tensor& t : c.operands) operands.push_back(&t);
     const Tensor want = test::run_kernel(c.op, *kernel_of(cpu::kernel_table(), c.op), operands, {})[0];
-    const Tensor got = run_on_host(c, kernels[c.kernel], loaded);
+    const Tensor got = run_on_host(c, kernels);
     const size_t size = size_of(want.dtype());
     for (int64_t i = 0; i < want.elements(); ++i) {
       const auto byte = static_cast<size_t>(i) * size;
@@ -244,7 +168,6 @@ TEST(CudaPointwiseText, HasTheBitsOfTheCpuKernels) {
       ASSERT_TRUE(same || nan) << c.op.text() << " at " << i << ": " << got.at(i) << ", on the CPU " << want.at(i);
     }
   }
-  dlclose(loaded);
 }
 
 TEST(CudaPointwiseText, MovesSixteenBytes) {
@@ -258,9 +181,9 @@ TEST(CudaPointwiseText, MovesSixteenBytes) {
   EXPECT_TRUE(has(body({{bf16, {5, 77}}, {bf16, {5, 77}}}), "load_pack<8>(x1 + (i), count)"));
   // A row is loaded in packs too, a column once; where packs cross the ends of rows, element by element.
   EXPECT_TRUE(has(body({{f32, {3, 400}}, {f32, {400}}}), "load_pack<4>(x1 + (c1))"));
-  EXPECT_TRUE(has(body({{f32, {3, 400}}, {f32, {3, 1}}}), "const float a1 = x1[c0];"));
+  EXPECT_TRUE(has(body({{f32, {3, 400}}, {f32, {3, 1}}}), "const float p0 = x1[c0];"));
   const std::string odd = body({{f32, {4, 7}}, {f32, {7}}});
-  EXPECT_TRUE(has(odd, "load_pack<4>(x0 + (i))") && has(odd, "const float v1 = x1[d1];")) << odd;
+  EXPECT_TRUE(has(odd, "load_pack<4>(x0 + (i))") && has(odd, "const float t0 = x1[d1];")) << odd;
   // 64-bit indices where 32 do not hold them.
   EXPECT_TRUE(has(body({{i32, {int64_t{1} << 31}}, {i32, {}}}), "const u64 i"));
   EXPECT_TRUE(has(body({{i32, {(int64_t{1} << 31) - 1}}, {i32, {}}}), "const u32 i"));

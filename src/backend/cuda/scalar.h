@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "aicf/dtype.h"
@@ -15,6 +16,7 @@ namespace aicf::backend::cuda {
 // the ops run one by one. The numbers returned name the values.
 class Scalars {
  public:
+  explicit Scalars(std::string prefix = "t") : printer_(std::move(prefix)) {}
   // A variable holding an element as it is in memory.
   int variable(DType dtype, std::string name);
   // The value of a pointwise op. REQUIRES: what the record's shape rule asks; no f64.
