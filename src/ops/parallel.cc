@@ -111,7 +111,8 @@ std::vector<ParallelMember> parallel_members(const ir::Graph& body) {
   }
   std::vector<ParallelMember> members;
   for (const ir::Op& op : body.ops()) {
-    ParallelMember member{&op};
+    ParallelMember member;
+    member.op = &op;
     for (ir::ValueId v : op.inputs) member.in.push_back(body.type(v));
     for (ir::ValueId v : op.outputs) member.out.push_back(body.type(v));
     for (ir::ValueId v : op.inputs) member.buffers.push_back(buffer_of[static_cast<size_t>(v)]);

@@ -292,10 +292,13 @@ ir::Graph Clusters::emitted(const std::function<Choice(int cluster)>& choose) co
       for (size_t i = 0; i < outputs.size(); ++i) rewriter.replace(choice.body.results[i], outputs[i]);
     }
     for (ir::OpId op : ops(cluster)) {
-      if (home(op) != cluster || !is_live(op)) continue;
+      const std::vector<int>& in = live_in_[static_cast<size_t>(op)];
+      if (std::find(in.begin(), in.end(), cluster) == in.end()) continue;
+      const ir::ValueId v = graph_.op(op).outputs[0];
       if (choice.def == nullptr) {
-        rewriter.copy(op);
-      } else if (const ir::ValueId v = graph_.op(op).outputs[0]; graph_.op(op).def == reshape && is_in_memory(v)) {
+        // Once, whoever holds copies.
+        if (!rewriter.has(v)) rewriter.copy(op);
+      } else if (home(op) == cluster && graph_.op(op).def == reshape && is_in_memory(v)) {
         // Reshapes of results and operands stay outside.
         const ir::ValueId base = rewriter.map(reshaped_from(graph_, ops(cluster), v));
         const ir::OpId view = rewriter.target().add_op(*reshape, {base}, graph_.op(op).attrs);

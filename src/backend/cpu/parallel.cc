@@ -66,8 +66,7 @@ PreparedKernel prepare(const KernelQuery& query) {
   size_t phases = 0;
   for (ops::ParallelMember& m : ops::parallel_members(*query.region)) {
     const KernelQuery own{*m.op->def, m.op->attrs, m.in, m.out, m.op->region.get(), query.tuning};
-    Member member{choose(kernel_table(), own)->prepare(own), std::move(m.buffers)};
-    member.workspace = result.workspace_bytes;
+    Member member{choose(kernel_table(), own)->prepare(own), std::move(m.buffers), result.workspace_bytes};
     result.workspace_bytes += (member.kernel.workspace_bytes + kAlignment - 1) / kAlignment * kAlignment;
     phases = std::max(phases, member.kernel.phases.size());
     params->members.push_back(std::move(member));
