@@ -232,7 +232,8 @@ void finish(Compiled& compiled, const CompileOptions& options, backend::Backend&
 }
 
 // A program that recomputes the derived states of a step: the model's, and compute copies.
-std::shared_ptr<const Compiled> compile_refresher(const Graph& step, backend::Backend& backend) {
+std::shared_ptr<const Compiled> compile_refresher(const Compiled& program, backend::Backend& backend) {
+  const Graph& step = program.step;
   auto compiled = std::make_shared<Compiled>();
   compiled->model = step;
   ir::Rewriter rewriter(step);
@@ -244,7 +245,7 @@ std::shared_ptr<const Compiled> compile_refresher(const Graph& step, backend::Ba
   for (const ir::Derivation& d : derivations) {
     compiled->step.add_update(d.state, passes::next_value(compiled->step, d.value));
   }
-  finish(*compiled, {}, backend);
+  finish(*compiled, {.disable_passes = program.disabled_passes}, backend);
   return compiled;
 }
 
@@ -327,7 +328,7 @@ Program compile(Model& model, const CompileOptions& options) {
   auto impl = std::make_shared<Program::Impl>(ready, store, options.mode, options.threads);
   if (fresh) {
     store->add_refresher(
-        std::make_unique<runtime::Executable>(compile_refresher(ready->step, backend), *store, options.threads));
+        std::make_unique<runtime::Executable>(compile_refresher(*ready, backend), *store, options.threads));
     store->refresh();
   }
   trial.keep();

@@ -129,7 +129,8 @@ TEST_F(Cli, VerifyHoldsPassesThatReorderToTheirBounds) {
   const Result r = run("verify " + recipe + " --steps 4 --orders 1 --json " + path("verify.json"));
   EXPECT_EQ(r.code, 0) << r.out << r.err;
   std::map<std::string, std::string> rows;
-  for (const auto& row : nlohmann::json::parse(contents(path("verify.json")))["rows"]) {
+  const nlohmann::json written = nlohmann::json::parse(contents(path("verify.json")));
+  for (const auto& row : written["rows"]) {
     EXPECT_TRUE(rows.emplace(row["name"], row["detail"]).second) << row["name"];
   }
   for (const char* exact : {"canonicalize", "constant_folding", "simplify", "cse", "layout", "dce"}) {
