@@ -151,6 +151,50 @@ TEST_F(Cli, VerifyHoldsPassesThatReorderToTheirBounds) {
   EXPECT_EQ(count(" --disable-pass cse", "# cse"), 0);
 }
 
+TEST_F(Cli, VerifyPassesOnGpts) {
+  for (const char* name : {"gpt-nano-mini", "gpt-char-mini"}) {
+    const Result r = run(std::string("verify " AICF_SOURCE_DIR "/recipes/") + name + ".toml --steps 3 --orders 1");
+    EXPECT_EQ(r.code, 0) << r.out << r.err;
+  }
+}
+
+// The same steps again from the record alone: the initial weights, and the examples of each batch.
+TEST_F(Cli, TrainRecordsWhatItsStepsWere) {
+  const std::string file = AICF_SOURCE_DIR "/recipes/gpt-nano-mini.toml";
+  const Result trained = run("train " + file + " --steps 6 --seed 2 --record " + path("record"));
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  NamedTensors weights;
+  Tensor examples, losses;
+  for (auto& [name, tensor] : read_safetensors(path("record")).tensors) {
+    if (name == "examples" || name == "losses") {
+      (name == "examples" ? examples : losses) = std::move(tensor);
+    } else {
+      weights.emplace_back(name, std::move(tensor));
+    }
+  }
+  ASSERT_EQ(examples.type(), (TensorType{i32, {6, 2}}));
+  ASSERT_EQ(losses.type(), (TensorType{f32, {6}}));
+
+  const Recipe recipe = load_recipe(file, std::vector<std::string>{"train.seed=2"});
+  const Dataset data = load_data(recipe, true);
+  RecipeModel model = build_model(recipe, 2);
+  Program program = compile(model.model, {.loss = model.loss,
+                                          .optimizer = build_optimizer(recipe, 4),
+                                          .outputs = {{"loss", model.loss}},
+                                          .precision = recipe.precision});
+  program.load(weights, {.states = false});
+  const int64_t context = recipe.data.context;
+  for (int64_t step = 0; step < 6; ++step) {
+    Tensor x(TensorType{i32, {2, context}}), y(x.type());
+    for (int64_t i = 0; i < 2 * context; ++i) {
+      const int64_t from = examples.as<int32_t>()[step * 2 + i / context] * context + i % context;
+      x.as<int32_t>()[i] = data["x"].as<int32_t>()[from];
+      y.as<int32_t>()[i] = data["y"].as<int32_t>()[from];
+    }
+    EXPECT_EQ(static_cast<float>(program.step({{"x", x}, {"y", y}}).scalar("loss")), losses.at(step)) << step;
+  }
+}
+
 TEST_F(Cli, PrecisionOverridesTheRecipes) {
   const std::string weights = path("run/weights.safetensors"), eval = "eval " + kRecipe + " --weights " + weights;
   const Result trained = run("train " + kRecipe + " --precision bf16 --steps 60 --out " + path("run"));
