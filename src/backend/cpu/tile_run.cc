@@ -24,9 +24,11 @@ void with_bits(size_t size, F f) {
   }
 }
 
-// To 16-byte aligned memory, past the cache.
+// Past the cache.
 void stream(const char* from, char* to, size_t bytes) {
-  size_t i = 0;
+  const size_t head = std::min(bytes, -reinterpret_cast<uintptr_t>(to) % 16);
+  std::memcpy(to, from, head);
+  size_t i = head;
   for (; i + 16 <= bytes; i += 16) {
     _mm_stream_si128(reinterpret_cast<__m128i*>(to + i), _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i)));
   }
@@ -69,7 +71,7 @@ TileRun::Mode TileRun::mode_of(const Store& store) const {
   if (store.level != Level::element) return Mode::copied;
   const bool replaces =
       std::any_of(args_.buffers, args_.buffers + store.operands, [&](const void* operand) { return operand == to; });
-  if (store.past_cache && !replaces && reinterpret_cast<uintptr_t>(to) % 16 == 0) return Mode::past_cache;
+  if (store.past_cache && !replaces) return Mode::past_cache;
   for (int buffer : store.read_later) {
     if (args_.buffers[buffer] == to) return Mode::copied;
   }
@@ -249,7 +251,7 @@ void TileRun::pick(const Instr& instr) {
 void TileRun::number(const Instr& instr) {
   const Walk& walk = p_.walks[static_cast<size_t>(instr.walk)];
   const int64_t at = first(instr.level), n = count(instr.level);
-  void* const out = own(instr.out);
+  void* const out = const_cast<void*>(at_[instr.out]);
   switch (instr.dtype) {
     case DType::f64:
       return numbers(walk, at, n, static_cast<double*>(out));
