@@ -96,14 +96,14 @@ void TileRun::group(int64_t row, int64_t rows) {
   start_group(row, rows);
   for (const Program::Step& step : p_.steps) {
     if (step.level == Level::row) {
-      run(step.instrs);
+      run(step);
       continue;
     }
     const bool last = &step == p_.last_of_elements();
     const int64_t tile = p_.group > 1 ? p_.length : p_.tile;
     for (int64_t from = 0; from < p_.length; from += tile) {
       start_tile(from, std::min(tile, p_.length - from));
-      run(step.instrs);
+      run(step);
       if (last) store(Level::element);
     }
   }
@@ -113,10 +113,10 @@ void TileRun::group(int64_t row, int64_t rows) {
 void TileRun::band(int64_t begin, int64_t end, int64_t from, int64_t n) {
   for (int64_t row = begin; row < end; ++row) {
     start_group(row, 1);
-    run(p_.steps[0].instrs);
+    run(p_.steps[0]);
     for (int64_t at = from; at < from + n; at += p_.tile) {
       start_tile(at, std::min(p_.tile, from + n - at));
-      run(p_.steps[1].instrs);
+      run(p_.steps[1]);
       store(Level::element);
     }
   }
@@ -150,21 +150,41 @@ void TileRun::store(Level level) {
   }
 }
 
-void TileRun::run(const std::vector<Instr>& instrs) {
-  for (const Instr& instr : instrs) run(instr);
+void TileRun::run(const Program::Step& step) {
+  for (const Instr& instr : step.views) view(instr);
+  const bool more = step.level == Level::element && n_ == p_.tile && !step.views.empty();
+  for (size_t i = 0; i < step.instrs.size(); ++i) {
+    run(step.instrs[i]);
+    if (more) fetch(step, static_cast<int64_t>(i));
+  }
+}
+
+// After each instruction a share of the lines that the next tile reads is asked for, so that they come while there is
+// something to compute.
+void TileRun::fetch(const Program::Step& step, int64_t instr) {
+  constexpr int64_t kLine = 64;
+  const auto instrs = static_cast<int64_t>(step.instrs.size());
+  for (const Instr& view : step.views) {
+    const int64_t bytes = n_ * view.size;
+    const char* const next = static_cast<const char*>(at_[view.out]) + bytes;
+    for (int64_t i = bytes * instr / instrs / kLine * kLine; i < bytes * (instr + 1) / instrs; i += kLine) {
+      _mm_prefetch(next + i, _MM_HINT_T0);
+    }
+  }
 }
 
 void TileRun::run(const Instr& instr) {
   switch (instr.kind) {
     case Instr::Kind::tile: {
-      const void* in[3];
-      for (int k = 0; k < 3; ++k) in[k] = instr.in[k] < 0 ? nullptr : at_[instr.in[k]];
+      const void* const in[3] = {at_[instr.in[0]], at_[instr.in[1]], at_[instr.in[2]]};
       instr.tile(in, const_cast<void*>(at_[instr.out]), static_cast<size_t>(count(instr.level)));
       return;
     }
     case Instr::Kind::constant:
       at_[instr.out] = instr.data;
       return;
+    case Instr::Kind::view:
+      return view(instr);
     case Instr::Kind::load:
       return load(instr);
     case Instr::Kind::pick:
