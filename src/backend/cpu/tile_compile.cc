@@ -469,6 +469,13 @@ class Compiler {
       }
     }
     program_.slots_bytes = share_slots(bytes);
+    for (Program::Step& step : program_.steps) {
+      const size_t instrs = std::max<size_t>(step.instrs.size(), 1);
+      for (Instr& view : step.views) {
+        const size_t tile = view.size * static_cast<size_t>(shape_.tile);
+        view.fetch = static_cast<int64_t>(aligned((tile + instrs - 1) / instrs));
+      }
+    }
     program_.scratch_bytes = bytes + program_.slots_bytes;
   }
 

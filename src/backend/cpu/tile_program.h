@@ -76,6 +76,7 @@ struct Instr {
   const void* data = nullptr;
   int walk = -1;
   int64_t first = 0, each = 0;
+  int64_t fetch = 0;  // of a view: bytes of the next tile to ask for after each instruction, whole lines
   int64_t pick = 0, extent = 0;
   DType dtype = f32;
   int partial = -1;

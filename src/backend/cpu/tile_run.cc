@@ -163,13 +163,10 @@ void TileRun::run(const Program::Step& step) {
 // something to compute.
 void TileRun::fetch(const Program::Step& step, int64_t instr) {
   constexpr int64_t kLine = 64;
-  const auto instrs = static_cast<int64_t>(step.instrs.size());
   for (const Instr& view : step.views) {
-    const int64_t bytes = n_ * view.size;
+    const int64_t bytes = n_ * view.size, begin = instr * view.fetch, end = std::min(begin + view.fetch, bytes);
     const char* const next = static_cast<const char*>(at_[view.out]) + bytes;
-    for (int64_t i = bytes * instr / instrs / kLine * kLine; i < bytes * (instr + 1) / instrs; i += kLine) {
-      _mm_prefetch(next + i, _MM_HINT_T0);
-    }
+    for (int64_t i = begin; i < end; i += kLine) _mm_prefetch(next + i, _MM_HINT_T0);
   }
 }
 
