@@ -190,6 +190,7 @@ class TileRun {
   const KernelArgs& args_;
   int64_t row_ = 0, rows_ = 1, from_ = 0, n_ = 0;
   int64_t chunk_ = 0, block_row_ = 0;
+  int64_t ahead_ = 0;  // elements from this tile to the next
   bool past_cache_ = false;
   const void** at_;  // of each value
   Mode* modes_;      // of each store

@@ -103,6 +103,7 @@ void TileRun::group(int64_t row, int64_t rows) {
     const int64_t tile = p_.group > 1 ? p_.length : p_.tile;
     for (int64_t from = 0; from < p_.length; from += tile) {
       start_tile(from, std::min(tile, p_.length - from));
+      ahead_ = n_ * rows_;
       run(step);
       if (last) store(Level::element);
     }
@@ -116,6 +117,7 @@ void TileRun::band(int64_t begin, int64_t end, int64_t from, int64_t n) {
     run(p_.steps[0]);
     for (int64_t at = from; at < from + n; at += p_.tile) {
       start_tile(at, std::min(p_.tile, from + n - at));
+      ahead_ = n > p_.tile || end - begin == 1 ? n_ : p_.length;
       run(p_.steps[1]);
       store(Level::element);
     }
@@ -152,7 +154,7 @@ void TileRun::store(Level level) {
 
 void TileRun::run(const Program::Step& step) {
   for (const Instr& instr : step.views) view(instr);
-  const bool more = step.level == Level::element && n_ == p_.tile && !step.views.empty();
+  const bool more = step.level == Level::element && 2 * n_ * rows_ > p_.tile && !step.views.empty();
   for (size_t i = 0; i < step.instrs.size(); ++i) {
     run(step.instrs[i]);
     if (more) fetch(step, static_cast<int64_t>(i));
@@ -164,8 +166,8 @@ void TileRun::run(const Program::Step& step) {
 void TileRun::fetch(const Program::Step& step, int64_t instr) {
   constexpr int64_t kLine = 64;
   for (const Instr& view : step.views) {
-    const int64_t bytes = n_ * view.size, begin = instr * view.fetch, end = std::min(begin + view.fetch, bytes);
-    const char* const next = static_cast<const char*>(at_[view.out]) + bytes;
+    const int64_t bytes = n_ * rows_ * view.size, begin = instr * view.fetch, end = std::min(begin + view.fetch, bytes);
+    const char* const next = static_cast<const char*>(at_[view.out]) + ahead_ * view.size;
     for (int64_t i = begin; i < end; i += kLine) _mm_prefetch(next + i, _MM_HINT_T0);
   }
 }
