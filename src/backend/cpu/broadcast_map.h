@@ -18,6 +18,8 @@ class BroadcastMap {
   bool repeats_within(int64_t limit) const { return repeats_ && period_ <= limit; }
   int64_t period() const { return period_; }
 
+  // The operand has the result's elements, in order.
+  bool is_dense() const { return rank_ == 1 && strides_[0] == 1; }
   // The run of `n` elements from linear index `begin`, if it lies in one piece in memory; else null.
   const void* contiguous(const void* data, size_t size, int64_t begin, size_t n) const;
   // Writes that run to `out`. `size`: bytes of an element, 1, 2, 4 or 8.

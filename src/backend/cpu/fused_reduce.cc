@@ -28,14 +28,21 @@ void run_blocks(const KernelArgs& args, int part, int parts) {
   }
 }
 
-int64_t column_tiles(const Program& p) { return p.tiles(); }
+// Results of columns this long stay in the first-level cache for a whole chunk, and rows are read in one run.
+constexpr int64_t kLongestRow = 2048;
+
+// Tiles of columns that are units of work: where there are enough chunks, whole rows.
+int64_t column_tiles(const FusedParams& params) {
+  const bool whole = params.inner <= kLongestRow && params.outer * params.chunks >= kManyRows;
+  return whole ? 1 : params.main.tiles();
+}
 
 // Units are (outer, chunk, tile of columns), the tile fastest.
 void run_chunks(const KernelArgs& args, int part, int parts) {
   const FusedParams& params = fused_params(args);
   const Program& p = params.main;
   TileRun run(p, args);
-  const int64_t tiles = column_tiles(p);
+  const int64_t tiles = column_tiles(params);
   const Range units = share(params.outer * params.chunks * tiles, part, parts);
   for (int64_t unit = units.begin; unit < units.end; ++unit) {
     const int64_t chunk = unit / tiles, from = unit % tiles * p.tile, row = chunk % params.chunks * kChunk;
@@ -158,7 +165,7 @@ bool prepare_reduce(const FusedQuery& query, FusedParams& params, PreparedKernel
   }
   reserve_partials(query, p.columns, params.outer * params.chunks * params.inner, params, kernel);
   if (!prepare_finish(query, params)) return false;
-  kernel.phases.push_back({run_chunks, parts_for(elements, params.outer * params.chunks * column_tiles(p))});
+  kernel.phases.push_back({run_chunks, parts_for(elements, params.outer * params.chunks * column_tiles(params))});
   if (params.chunks > 1) {
     kernel.phases.push_back({meet_chunks, parts_for(kept * params.chunks, params.outer * meeting_tiles(params))});
   }

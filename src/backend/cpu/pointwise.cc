@@ -74,10 +74,26 @@ const void* operand_tile(const Operand& operand, const void* data, void* raw, fl
   return widened(operand, run, wide, n);
 }
 
-// To 16-byte aligned memory, past the cache.
-void stream(const void* from, char* to, size_t bytes) {
+// What a tile reads from memory next.
+struct Ahead {
+  const char* at[kMaxArity];
+  size_t bytes[kMaxArity];
+  int count = 0;
+};
+
+// To 16-byte aligned memory, past the cache. Reads what is ahead at the same time, so that neither waits for the other.
+void stream(const void* from, char* to, size_t bytes, const Ahead& ahead) {
+  constexpr size_t kLine = 64;
   const char* x = static_cast<const char*>(from);
   size_t i = 0;
+  for (; i + kLine <= bytes; i += kLine) {
+    for (int k = 0; k < ahead.count; ++k) {
+      if (i < ahead.bytes[k]) _mm_prefetch(ahead.at[k] + i, _MM_HINT_T0);
+    }
+    for (size_t j = i; j < i + kLine; j += 16) {
+      _mm_stream_si128(reinterpret_cast<__m128i*>(to + j), _mm_load_si128(reinterpret_cast<const __m128i*>(x + j)));
+    }
+  }
   for (; i + 16 <= bytes; i += 16) {
     _mm_stream_si128(reinterpret_cast<__m128i*>(to + i), _mm_load_si128(reinterpret_cast<const __m128i*>(x + i)));
   }
@@ -105,8 +121,13 @@ void run_part(const KernelArgs& args, int part, int parts) {
   for (int64_t begin = first; begin < last; begin += kTileElements) {
     const size_t n = static_cast<size_t>(std::min<int64_t>(kTileElements, last - begin));
     const void* in[kMaxArity];
+    Ahead ahead;
     for (int k = 0; k < p.arity; ++k) {
       const Operand& operand = p.in[k];
+      if (past_cache && !fixed[k] && operand.map.is_dense()) {
+        ahead.at[ahead.count] = static_cast<const char*>(args.buffers[k]) + (begin + kTileElements) * operand.size;
+        ahead.bytes[ahead.count++] = n * operand.size;
+      }
       const size_t size = operand.widen ? sizeof(float) : operand.size;
       in[k] = fixed[k] ? static_cast<const char*>(fixed[k]) + begin % operand.map.period() * size
                        : operand_tile(operand, args.buffers[k], buffers.raw[k], buffers.wide[k], begin, n);
@@ -116,7 +137,7 @@ void run_part(const KernelArgs& args, int part, int parts) {
     p.tile(in, p.narrow ? result : out, n);
     const void* wide = result;
     if (p.narrow) p.narrow(&wide, out, n);
-    if (past_cache) stream(out, to, n * p.out_size);
+    if (past_cache) stream(out, to, n * p.out_size, ahead);
   }
   if (past_cache) _mm_sfence();
 }
@@ -170,6 +191,11 @@ TileFn find_tile(const ir::OpDef& def, DType dtype, unsigned scalars) {
   const std::optional<Pointwise> op = pointwise_of(def.name);
   if (!op) return nullptr;
   return dtype == f32 ? find_f32_tile(*op, scalars) : find_scalar_tile(*op, dtype, scalars);
+}
+
+TileFn find_pair(const ir::OpDef& inner, const ir::OpDef& outer, bool right, unsigned scalars) {
+  const std::optional<Pointwise> first = pointwise_of(inner.name), second = pointwise_of(outer.name);
+  return first && second ? find_f32_pair(*first, *second, right, scalars) : nullptr;
 }
 
 TileFn find_cast(DType from, DType to) {
