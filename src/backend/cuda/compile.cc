@@ -23,7 +23,8 @@ constexpr const char* kOptions[] = {"--std=c++17",     "--fmad=false",     "-ftz
 std::string definition(const Generated& kernel, const std::string& name) {
   std::string text = "namespace in_" + name + " {\n" + kernel.helpers;
   text += fmt::format("extern \"C\" __global__ void __launch_bounds__({}) {}(", kernel.threads, name);
-  for (const Generated::Param& p : kernel.params) text += p.declaration + ", ";
+  if (kernel.table) text += fmt::format("const __grid_constant__ Table<{}> table, ", kernel.params.size());
+  for (const Generated::Param& p : kernel.params) text += kernel.table ? "" : p.declaration + ", ";
   return text + "const u8* guard) {\nif (guard && !*guard) return;\n" + kernel.body + "}\n}\n";
 }
 
