@@ -114,6 +114,16 @@ std::vector<ir::Sample> pointwise_samples() {
                const Value row = iota(v[0], i32, {8, 8}, 0), column = iota(v[0], i32, {8, 8}, 1);
                return Values{select(greater_equal(row, column), v[0], literal(v[0], -1))};
              }),
+      sample("an_odd_window", floats({{6, 40}, {33}}),
+             [](Values v) {
+               return Values{slice(v[0], {1, 3}, {6, 36}) * v[1]};
+             }),
+      sample("numbers", floats({{5, 9}}),
+             [](Values v) {
+               const auto number = [&](DType dtype, int axis) { return cast(iota(v[0], dtype, {5, 9}, axis), f32); };
+               const Value whole = number(i32, 0) + number(i64, 1) + number(u8, 1);
+               return Values{v[0] * iota(v[0], v[0].dtype(), {5, 9}, 1), whole + number(f32, 0)};
+             }),
       sample("a_chain_of_casts", {{f32, {70}}, {i32, {70}}},
              [](Values v) {
                return Values{cast(cast(v[0] * 8.0, i32) + v[1], f32), greater(v[0], cast(v[1], f32))};
@@ -124,6 +134,18 @@ std::vector<ir::Sample> pointwise_samples() {
   };
   all.back().low = 0.1;
   all[all.size() - 2].index_extent = 9;
+  // Nothing is read beyond the operand.
+  ir::Sample outside = sample("gathered_from_outside", {{f32, {3, 2}}, {i32, {4}}},
+                              [](Values v) { return Values{gather(v[0], v[1]) + 1.0}; });
+  outside.values = {{0, values({3, 2}, {1, 2, 3, 4, 5, 6})}, {1, Tensor::of<int32_t>({4}, {2, -1, 3, 0})}};
+  outside.expected = {{6, 7, 1, 1, 1, 1, 2, 3}};
+  all.push_back(std::move(outside));
+  ir::Sample repeated = sample("a_repeated_operand", floats({{4, 5}, {4, 5}}), [](Values v) {
+    return Values{v[0] * v[1], v[0] - v[1]};
+  });
+  repeated.same_as = {-1, 0};
+  repeated.unused_output = 1;
+  all.push_back(std::move(repeated));
   all.push_back(typed(sample("bf16_and_f32", {{bf16, {9, 20}}, {f32, {20}}, {f16, {9, 1}}}, [](Values v) {
     const Value y = cast(v[0], f32) * v[1] + cast(v[2], f32);
     return Values{cast(y, bf16), cast(tanh(y), f16)};
@@ -163,6 +185,15 @@ std::vector<ir::Sample> row_samples() {
                const Value top = max(v[0], {1}), total = sum(exp(v[0] - reshape(top, {9, 1})), {1});
                return Values{top, log(total), v[0] - reshape(top, {9, 1})};
              }),
+      sample("three_stages", floats({{5, 70}}),
+             [](Values v) {
+               const Value p = softmax_of(v[0], 1)[0], size = sqrt(sum(p * p, {1}, true));
+               return Values{p / size, reshape(size, {5}), max(p, {1})};
+             }),
+      sample("a_sum_repeated_over_its_row", floats({{6, 19}}),
+             [](Values v) {
+               return Values{broadcast(sum(v[0], {1}, true), {6, 19})};
+             }),
       sample("cross_entropy", {{f32, {20, 37}}, {i32, {20}}},
              [](Values v) {
                const Value top = max(v[0], {1}, true), e = exp(v[0] - top), total = sum(e, {1}, true);
@@ -175,7 +206,9 @@ std::vector<ir::Sample> row_samples() {
       sample("layer_norm_gradient_few_rows", floats({{3, 130}, {3, 130}, {130}, {3, 1}}), layer_norm_gradient_of),
       sample("layer_norm_gradient_many_rows", floats({{4500, 8}, {4500, 8}, {8}, {4500, 1}}), layer_norm_gradient_of),
   };
-  all[10].index_extent = 37;
+  for (ir::Sample& s : all) {
+    if (s.name == "cross_entropy") s.index_extent = 37;
+  }
   // 16 bits keep too few digits of a sum over thousands.
   for (ir::Sample& s : all) {
     if (s.name == "softmax_long_rows" || s.name == "softmax_longer_rows" || s.name.starts_with("layer_norm")) {

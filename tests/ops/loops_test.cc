@@ -76,6 +76,15 @@ TEST(Loops, SoftmaxIsOfRows) {
   EXPECT_EQ(c.rules.size(), 1u);
 }
 
+TEST(Loops, ASumRepeatedOverItsRowIsOfRows) {
+  const auto repeated = [](int axis) {
+    return of({{f32, {4, 6}}}, [axis](Values v) { return Values{broadcast(sum(v[0], {axis}, true), {4, 6})}; });
+  };
+  ASSERT_TRUE(repeated(1).loops);
+  EXPECT_EQ(repeated(1).loops->kind, Kind::row);
+  EXPECT_EQ(repeated(0).why, "rows that are not adjacent in memory");
+}
+
 TEST(Loops, SumsUsedAfterwardsOnlyAreAReduce) {
   const Case c = of({{f32, {2, 30, 7}}, {f32, {2, 7}}}, [](Values v) {
     const Value s = sum(v[0] * v[0], {1});

@@ -39,11 +39,13 @@ int product_result(const FusedQuery& query, int product) {
 }  // namespace
 
 bool prepare_epilogue(const FusedQuery& query, FusedParams& params, PreparedKernel& kernel) {
+  const std::vector<int> products = query.nodes(ops::Loops::Node::Kind::product);
+  if (products.empty()) return prepare_elements(query, params, kernel);  // no result needs it
+  const int product = products[0];
   const ir::Op* matmul = nullptr;
   for (const ir::Op& op : query.region.ops()) {
     if (op.def == &ops::matmul_def) matmul = &op;
   }
-  const int product = query.nodes(ops::Loops::Node::Kind::product).at(0);
   const ops::Loops::Node& node = query.loops.nodes[static_cast<size_t>(product)];
   const std::vector<TensorType> in = {query.region.type(matmul->inputs[0]), query.region.type(matmul->inputs[1])};
   const std::vector<TensorType> out = {query.region.type(matmul->outputs[0])};

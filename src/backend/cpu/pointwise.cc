@@ -172,6 +172,11 @@ TileFn find_tile(const ir::OpDef& def, DType dtype, unsigned scalars) {
   return dtype == f32 ? find_f32_tile(*op, scalars) : find_scalar_tile(*op, dtype, scalars);
 }
 
+TileFn find_pair(const ir::OpDef& inner, const ir::OpDef& outer, bool right, unsigned scalars) {
+  const std::optional<Pointwise> first = pointwise_of(inner.name), second = pointwise_of(outer.name);
+  return first && second ? find_f32_pair(*first, *second, right, scalars) : nullptr;
+}
+
 TileFn find_cast(DType from, DType to) {
   const TileFn vector = find_f32_cast(from, to);
   return vector ? vector : find_scalar_cast(from, to);

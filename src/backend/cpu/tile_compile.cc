@@ -51,10 +51,10 @@ class Compiler {
     for (int node : frame_.reduces) add_partial(program_.reduces, node);
     for (int node : frame_.columns) add_partial(program_.columns, node);
     const int passes = count_passes();
-    program_.steps.push_back({Level::row, {}});
+    program_.steps.push_back({.level = Level::row});
     for (int pass = 1; pass <= passes; ++pass) {
-      program_.steps.push_back({Level::element, {}});
-      program_.steps.push_back({Level::row, {}});
+      program_.steps.push_back({.level = Level::element});
+      program_.steps.push_back({.level = Level::row});
       if (!shape_.whole) forget_elements();
       for (size_t i = 0; i < frame_.reduces.size(); ++i) {
         if (loops_.nodes[static_cast<size_t>(frame_.reduces[i])].stage == pass) reduce(static_cast<int>(i));
@@ -70,6 +70,7 @@ class Compiler {
       if (level_of(loops_.results[static_cast<size_t>(result)]) == Level::row) store(result, Level::row);
     }
     --pass_;
+    pair_up();
     find_reads_after_values();
     allocate();
     return std::move(program_);
@@ -113,11 +114,11 @@ class Compiler {
     std::erase_if(values_, [](const auto& entry) { return std::get<2>(entry.first) == Level::element; });
   }
 
-  std::vector<Instr>& list(Level level) {
+  Program::Step& list(Level level) {
     if (level == Level::once) return program_.once;
     const size_t steps = program_.steps.size();
-    if (level == Level::element) return program_.steps[steps - 2].instrs;
-    return program_.steps[steps - (pass_ > 0 ? 1 : 3)].instrs;
+    if (level == Level::element) return program_.steps[steps - 2];
+    return program_.steps[steps - (pass_ > 0 ? 1 : 3)];
   }
 
   // --- values
@@ -134,12 +135,13 @@ class Compiler {
     instr.level = level;
     instr.size = static_cast<uint8_t>(size);
     instr.out = new_value(level, size, in_scratch);
-    list(level).push_back(instr);
+    Program::Step& step = list(level);
+    (instr.kind == Kind::view ? step.views : step.instrs).push_back(instr);
     return instr.out;
   }
 
   int tile(TileFn fn, std::initializer_list<int> in, Level level, DType out) {
-    Instr instr = {.kind = Kind::tile, .tile = fn};
+    Instr instr = {.kind = Kind::tile, .arity = static_cast<int>(in.size()), .tile = fn};
     std::copy(in.begin(), in.end(), instr.in);
     return add(instr, level, size_of(out));
   }
@@ -215,7 +217,7 @@ class Compiler {
     const Node& x = node(n);
     const bool select = x.def == &ops::select_def;
     const DType dtype = node(x.inputs.back()).dtype, compute = compute_dtype(*x.def, dtype);
-    Instr instr = {.kind = Kind::tile};
+    Instr instr = {.kind = Kind::tile, .arity = static_cast<int>(x.inputs.size())};
     unsigned scalars = 0;
     for (size_t k = 0; k < x.inputs.size(); ++k) {
       const bool wide = is_half(dtype) && !select;
@@ -232,6 +234,8 @@ class Compiler {
       instr.tile = find_tile(*x.def, compute, scalars);
     }
     if (instr.tile == nullptr) throw InternalError("no tile for an op of a region");
+    if (compute == f32) instr.f32_op = x.def;
+    instr.scalars = scalars;
     return add(instr, level, size_of(is_half(x.dtype) && !select ? f32 : x.dtype));
   }
 
@@ -247,7 +251,7 @@ class Compiler {
       return x;
     }
     if (const auto it = values_.find({n, form, level}); it != values_.end()) return it->second;
-    Instr instr = {.kind = Kind::repeat, .one = own == Level::once};
+    Instr instr = {.kind = Kind::repeat, .one = own == Level::once, .arity = 1};
     instr.in[0] = x;
     return remember(n, form, level, add(instr, level, size_of(held_as(node(n).dtype, form))));
   }
@@ -280,14 +284,17 @@ class Compiler {
 
   int load(const Loops::Place& place, DType dtype, At at, Level level) {
     const int w = walk(place, level);
-    const bool in_place = level == Level::once || program_.walks[static_cast<size_t>(w)].is_dense();
-    return add({.kind = Kind::load, .at = at, .walk = w}, level, size_of(dtype), !in_place);
+    const Walk& walked = program_.walks[static_cast<size_t>(w)];
+    if (!walked.is_dense()) return add({.kind = Kind::load, .at = at, .walk = w}, level, size_of(dtype));
+    const Instr view = {.kind = Kind::view, .at = at, .first = walked.offset(), .each = level == Level::once ? 0 : 1};
+    return add(view, level, size_of(dtype), false);
   }
 
   int picked(int n, Level level) {
     const Node& x = node(n);
     Instr instr = {.kind = Kind::pick,
                    .wide_index = node(x.inputs[0]).dtype == i64,
+                   .arity = 1,
                    .at = {x.operand, 0},
                    .walk = walk(x.place, level),
                    .pick = x.pick,
@@ -310,9 +317,9 @@ class Compiler {
   }
 
   void emit(Kind kind, Level level, int in, int out, int partial) {
-    Instr instr = {.kind = kind, .level = level, .out = out, .partial = partial};
-    instr.in[0] = in;
-    list(level).push_back(instr);
+    Instr instr = {.kind = kind, .level = level, .out = out, .arity = in >= 0 ? 1 : 0, .partial = partial};
+    if (in >= 0) instr.in[0] = in;
+    list(level).instrs.push_back(instr);
   }
 
   void reduce(int partial) {
@@ -355,24 +362,76 @@ class Compiler {
 
   template <class F>
   void each_instr(F f) const {
-    for (const Instr& i : program_.once) f(i);
-    for (const Program::Step& step : program_.steps) {
+    const auto each = [&](const Program::Step& step) {
+      for (const Instr& i : step.views) f(i);
       for (const Instr& i : step.instrs) f(i);
-    }
+    };
+    each(program_.once);
+    for (const Program::Step& step : program_.steps) each(step);
   }
 
   bool is_load(int x) const {
     bool found = false;
     each_instr([&](const Instr& i) {
-      if (i.out == x) found = i.kind == Kind::load || i.kind == Kind::pick || i.kind == Kind::constant;
+      if (i.out == x) found = in_memory(i.kind) || i.kind == Kind::constant;
     });
     return found;
   }
 
+  // --- pairs
+  // ----------------------------------------------------------------------------------------------------------
+
+  // An op whose value only one other reads joins it, where a tile does both.
+  void pair_up() {
+    std::vector<int> uses(levels_.size(), 0);
+    each_instr([&](const Instr& i) {
+      for (int k = 0; k < i.arity; ++k) ++uses[static_cast<size_t>(i.in[k])];
+    });
+    for (const Store& s : program_.stores) ++uses[static_cast<size_t>(s.value)];
+    for (Program::Step& step : program_.steps) {
+      if (step.level != Level::element) continue;
+      std::map<int, size_t> by_value;
+      std::vector<bool> joined(step.instrs.size(), false);
+      for (size_t t = 0; t < step.instrs.size(); ++t) {
+        Instr& outer = step.instrs[t];
+        for (int k = 0; outer.f32_op != nullptr && outer.arity == 2 && k < 2; ++k) {
+          const auto inner = by_value.find(outer.in[k]);
+          if (inner == by_value.end() || uses[static_cast<size_t>(outer.in[k])] != 1) continue;
+          if (join(step.instrs[inner->second], outer, k)) joined[inner->second] = true;
+        }
+        by_value[outer.out] = t;
+      }
+      size_t kept = 0;
+      for (size_t t = 0; t < step.instrs.size(); ++t) {
+        if (!joined[t]) step.instrs[kept++] = step.instrs[t];
+      }
+      step.instrs.resize(kept);
+    }
+  }
+
+  static bool join(const Instr& inner, Instr& outer, int k) {
+    if (inner.f32_op == nullptr || inner.arity != 2) return false;
+    const unsigned other = outer.scalars >> (1 - k) & 1;
+    const unsigned scalars = inner.scalars | other << 2;
+    const TileFn both = find_pair(*inner.f32_op, *outer.f32_op, k == 1, scalars);
+    if (both == nullptr) return false;
+    const int last = outer.in[1 - k];
+    std::copy_n(inner.in, 2, outer.in);
+    outer.in[2] = last;
+    outer.arity = 3;
+    outer.tile = both;
+    outer.scalars = scalars;
+    outer.f32_op = nullptr;
+    return true;
+  }
+
+  // Its value may be read where it lies in a buffer.
+  static bool in_memory(Kind kind) { return kind == Kind::view || kind == Kind::load || kind == Kind::pick; }
+
   void find_reads_after_values() {
     std::map<int, int> buffer_of;  // values that are in an operand's memory
     each_instr([&](const Instr& i) {
-      if (i.kind == Kind::load || i.kind == Kind::pick) buffer_of[i.out] = i.at.buffer;
+      if (in_memory(i.kind)) buffer_of[i.out] = i.at.buffer;
     });
     for (Store& s : program_.stores) {
       bool after = false;
@@ -380,9 +439,9 @@ class Compiler {
         const auto reads = [&](int buffer) {
           if (after && buffer >= 0) s.read_later.push_back(buffer);
         };
-        if (i.kind == Kind::load || i.kind == Kind::pick) reads(i.at.buffer);
-        for (int x : i.in) {
-          if (const auto it = buffer_of.find(x); it != buffer_of.end()) reads(it->second);
+        if (in_memory(i.kind)) reads(i.at.buffer);
+        for (int k = 0; k < i.arity; ++k) {
+          if (const auto it = buffer_of.find(i.in[k]); it != buffer_of.end()) reads(it->second);
         }
         after = after || i.out == s.value;
       });
@@ -421,9 +480,7 @@ class Compiler {
     }
     std::vector<size_t> last_use(levels_.size(), 0);
     for (size_t t = 0; t < order.size(); ++t) {
-      for (int x : order[t]->in) {
-        if (x >= 0) last_use[static_cast<size_t>(x)] = t;
-      }
+      for (int k = 0; k < order[t]->arity; ++k) last_use[static_cast<size_t>(order[t]->in[k])] = t;
     }
     for (const Store& s : program_.stores) last_use[static_cast<size_t>(s.value)] = order.size();
     size_t widest = 1;
@@ -439,7 +496,8 @@ class Compiler {
     for (size_t t = 0; t < order.size(); ++t) {
       const Instr& i = *order[t];
       std::vector<size_t> dying;
-      for (int x : i.in) {
+      for (int k = 0; k < i.arity; ++k) {
+        const int x = i.in[k];
         if (!in_slot(x) || last_use[static_cast<size_t>(x)] != t) continue;
         const size_t slot = slot_of[static_cast<size_t>(x)];
         if (std::find(dying.begin(), dying.end(), slot) == dying.end()) dying.push_back(slot);
@@ -447,7 +505,8 @@ class Compiler {
       if (in_slot(i.out)) {
         // A tile's result may replace an operand of its size.
         const auto same = std::find_if(dying.begin(), dying.end(), [&](size_t slot) {
-          for (int x : i.in) {
+          for (int k = 0; k < i.arity; ++k) {
+            const int x = i.in[k];
             if (in_slot(x) && slot_of[static_cast<size_t>(x)] == slot)
               return i.kind == Kind::tile && sizes_[static_cast<size_t>(x)] == i.size;
           }
@@ -487,7 +546,7 @@ class Compiler {
 };
 
 // Enough to hide what an instruction costs beside its elements.
-constexpr int64_t kMostElements = 1024, kFewestElements = 256;
+constexpr int64_t kMostElements = 512, kFewestElements = 256;
 // Of a row that is held as a whole.
 constexpr int64_t kLongestRow = 4096;
 constexpr int64_t kMostRows = 256;

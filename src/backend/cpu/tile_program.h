@@ -50,6 +50,7 @@ struct Sources {
 struct Instr {
   enum class Kind : uint8_t {
     constant,    // out is at `data`
+    view,        // elements of a buffer where they are: `first` on, `each` apart
     load,        // elements of a buffer: in place where they are one run, else copied
     pick,        // the same, in[0] · pick further, 0 when that is not in [0, extent)
     index,       // numbers
@@ -66,11 +67,15 @@ struct Instr {
   bool wide_index = false;  // in[0] of pick is i64
   bool one = false;         // in[0] of pick and repeat is one value for the whole run
   int out = -1;
-  int in[3] = {-1, -1, -1};
+  int in[3] = {0, 0, 0};
+  int arity = 0;
   TileFn tile = nullptr;
+  const ir::OpDef* f32_op = nullptr;  // of a tile: the one op that it is, on f32
+  unsigned scalars = 0;               // bit k: in[k] is one element
   At at = {};
   const void* data = nullptr;
   int walk = -1;
+  int64_t first = 0, each = 0;
   int64_t pick = 0, extent = 0;
   DType dtype = f32;
   int partial = -1;
@@ -105,12 +110,13 @@ inline constexpr size_t kScratchBytes = size_t{256} << 10;
 struct Program {
   struct Step {
     Level level = Level::element;
-    std::vector<Instr> instrs;
+    std::vector<Instr> views = {};  // these first
+    std::vector<Instr> instrs = {};
   };
   int64_t rows = 1, length = 1;
   int64_t group = 1;  // rows
   int64_t tile = 1;   // elements
-  std::vector<Instr> once;
+  Step once;
   std::vector<Step> steps;  // of a group, in order
   std::vector<Walk> walks;
   std::vector<Store> stores;
@@ -156,7 +162,11 @@ class TileRun {
   void start_group(int64_t row, int64_t rows);
   void start_tile(int64_t from, int64_t n);
   void group(int64_t row, int64_t rows);
-  void run(const std::vector<Instr>& instrs);
+  void run(const Program::Step& step);
+  void view(const Instr& instr) {
+    at_[instr.out] = instr.at.in(args_) + (instr.first + instr.each * first(instr.level)) * instr.size;
+  }
+  void fetch(const Program::Step& step, int64_t instr);
   void run(const Instr& instr);
   void load(const Instr& instr);
   void pick(const Instr& instr);

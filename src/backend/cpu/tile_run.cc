@@ -24,9 +24,11 @@ void with_bits(size_t size, F f) {
   }
 }
 
-// To 16-byte aligned memory, past the cache.
+// Past the cache.
 void stream(const char* from, char* to, size_t bytes) {
-  size_t i = 0;
+  const size_t head = std::min(bytes, -reinterpret_cast<uintptr_t>(to) % 16);
+  std::memcpy(to, from, head);
+  size_t i = head;
   for (; i + 16 <= bytes; i += 16) {
     _mm_stream_si128(reinterpret_cast<__m128i*>(to + i), _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i)));
   }
@@ -69,7 +71,7 @@ TileRun::Mode TileRun::mode_of(const Store& store) const {
   if (store.level != Level::element) return Mode::copied;
   const bool replaces =
       std::any_of(args_.buffers, args_.buffers + store.operands, [&](const void* operand) { return operand == to; });
-  if (store.past_cache && !replaces && reinterpret_cast<uintptr_t>(to) % 16 == 0) return Mode::past_cache;
+  if (store.past_cache && !replaces) return Mode::past_cache;
   for (int buffer : store.read_later) {
     if (args_.buffers[buffer] == to) return Mode::copied;
   }
@@ -94,14 +96,14 @@ void TileRun::group(int64_t row, int64_t rows) {
   start_group(row, rows);
   for (const Program::Step& step : p_.steps) {
     if (step.level == Level::row) {
-      run(step.instrs);
+      run(step);
       continue;
     }
     const bool last = &step == p_.last_of_elements();
     const int64_t tile = p_.group > 1 ? p_.length : p_.tile;
     for (int64_t from = 0; from < p_.length; from += tile) {
       start_tile(from, std::min(tile, p_.length - from));
-      run(step.instrs);
+      run(step);
       if (last) store(Level::element);
     }
   }
@@ -111,10 +113,10 @@ void TileRun::group(int64_t row, int64_t rows) {
 void TileRun::band(int64_t begin, int64_t end, int64_t from, int64_t n) {
   for (int64_t row = begin; row < end; ++row) {
     start_group(row, 1);
-    run(p_.steps[0].instrs);
+    run(p_.steps[0]);
     for (int64_t at = from; at < from + n; at += p_.tile) {
       start_tile(at, std::min(p_.tile, from + n - at));
-      run(p_.steps[1].instrs);
+      run(p_.steps[1]);
       store(Level::element);
     }
   }
@@ -148,21 +150,41 @@ void TileRun::store(Level level) {
   }
 }
 
-void TileRun::run(const std::vector<Instr>& instrs) {
-  for (const Instr& instr : instrs) run(instr);
+void TileRun::run(const Program::Step& step) {
+  for (const Instr& instr : step.views) view(instr);
+  const bool more = step.level == Level::element && n_ == p_.tile && !step.views.empty();
+  for (size_t i = 0; i < step.instrs.size(); ++i) {
+    run(step.instrs[i]);
+    if (more) fetch(step, static_cast<int64_t>(i));
+  }
+}
+
+// After each instruction a share of the lines that the next tile reads is asked for, so that they come while there is
+// something to compute.
+void TileRun::fetch(const Program::Step& step, int64_t instr) {
+  constexpr int64_t kLine = 64;
+  const auto instrs = static_cast<int64_t>(step.instrs.size());
+  for (const Instr& view : step.views) {
+    const int64_t bytes = n_ * view.size;
+    const char* const next = static_cast<const char*>(at_[view.out]) + bytes;
+    for (int64_t i = bytes * instr / instrs / kLine * kLine; i < bytes * (instr + 1) / instrs; i += kLine) {
+      _mm_prefetch(next + i, _MM_HINT_T0);
+    }
+  }
 }
 
 void TileRun::run(const Instr& instr) {
   switch (instr.kind) {
     case Instr::Kind::tile: {
-      const void* in[3];
-      for (int k = 0; k < 3; ++k) in[k] = instr.in[k] < 0 ? nullptr : at_[instr.in[k]];
+      const void* const in[3] = {at_[instr.in[0]], at_[instr.in[1]], at_[instr.in[2]]};
       instr.tile(in, const_cast<void*>(at_[instr.out]), static_cast<size_t>(count(instr.level)));
       return;
     }
     case Instr::Kind::constant:
       at_[instr.out] = instr.data;
       return;
+    case Instr::Kind::view:
+      return view(instr);
     case Instr::Kind::load:
       return load(instr);
     case Instr::Kind::pick:
@@ -249,7 +271,7 @@ void TileRun::pick(const Instr& instr) {
 void TileRun::number(const Instr& instr) {
   const Walk& walk = p_.walks[static_cast<size_t>(instr.walk)];
   const int64_t at = first(instr.level), n = count(instr.level);
-  void* const out = own(instr.out);
+  void* const out = const_cast<void*>(at_[instr.out]);
   switch (instr.dtype) {
     case DType::f64:
       return numbers(walk, at, n, static_cast<double*>(out));

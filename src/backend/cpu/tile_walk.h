@@ -26,6 +26,7 @@ class Walk {
 
   // Any run of the space is one run of memory.
   bool is_dense() const { return dims_.empty() || (dims_.size() == 1 && strides_[0] == 1); }
+  int64_t offset() const { return offset_; }
 
   // Calls f(position, first, step, count) for the pieces of elements begin … begin + n - 1: in each, element i of the
   // run from `position` on is at first + i·step.
