@@ -140,10 +140,43 @@ nlohmann::json bench_one(const Recipe& recipe, const Options& options, const Ben
   return row;
 }
 
+constexpr const char* kOpsRow = "{:<24} {:>30} {:>10} {:>8} {:>6} {:>9} {:>8}\n";
+
+nlohmann::json bench_all_ops(const Options& options, const BenchRequest& request) {
+  OpsBenchOptions with;
+  with.backend = options.backend;
+  with.mode = mode_of(options.mode);
+  with.disable_passes = options.disabled_passes;
+  with.only = request.ops_named;
+  with.bytes = request.megabytes << 20;
+  with.timing.seconds = request.seconds;
+  fmt::print(kOpsRow, "program", "ms (low - high)", "moved", "launches", "nodes", "GB/s", "of copy");
+  std::fflush(stdout);
+  nlohmann::json rows = nlohmann::json::array();
+  bench_ops(with, [&](const OpsBenchRow& r) {
+    fmt::print(kOpsRow, r.name, text_of(r.time), bytes_text(r.bytes), r.launches, r.nodes,
+               number(r.bytes_per_second * 1e-9), fmt::format("{:.1f} %", 100 * r.share));
+    std::fflush(stdout);
+    rows.push_back({{"name", r.name},
+                    {"time", json_of(r.time)},
+                    {"bytes", r.bytes},
+                    {"launches", r.launches},
+                    {"nodes", r.nodes},
+                    {"bytes_per_second", r.bytes_per_second},
+                    {"share_of_copy", r.share}});
+  });
+  return rows;
+}
+
 }  // namespace
 
 int bench(const Options& options, const BenchRequest& request) {
   check_json(options.json);
+  if (request.ops) {
+    write_json(options.json, {{"version", version()}, {"ops", bench_all_ops(options, request)}});
+    return kOk;
+  }
+  if (request.recipes.empty()) throw Error("bench: expected RECIPE… or --ops");
   if (!request.export_folder.empty()) make_folder(request.export_folder, "--export");
   std::vector<Recipe> recipes;  // all of them read first: a mistake costs no time
   for (const std::string& file : request.recipes) {

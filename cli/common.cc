@@ -46,10 +46,14 @@ Recipe recipe_of(const Options& options) {
   return load_recipe(options.recipe, sets);
 }
 
+Mode mode_of(const std::string& name) {
+  return name == "eager" ? Mode::eager : name == "replay" ? Mode::replay : Mode::graph;
+}
+
 CompileOptions compile_options(const Options& options, const Recipe& recipe) {
   CompileOptions compile;
   compile.backend = options.backend;
-  compile.mode = options.mode == "eager" ? Mode::eager : options.mode == "replay" ? Mode::replay : Mode::graph;
+  compile.mode = mode_of(options.mode);
   compile.alias = !options.no_alias;
   compile.reuse = !options.no_reuse;
   compile.disable_passes = options.disabled_passes;

@@ -76,8 +76,11 @@ struct CommandLine {
 
     CLI::App* bench_app =
         command("bench", "time the step of each recipe", [this] { return cli::bench(options, request); });
-    bench_app->add_option("RECIPE", request.recipes, "recipe files (TOML)")->required();
+    bench_app->add_option("RECIPE", request.recipes, "recipe files (TOML)");
     add_common_options(*bench_app, options);
+    bench_app->add_flag("--ops", request.ops, "time the optimizer and single layers, and how near a copy they come");
+    bench_app->add_option("--only", request.ops_named, "with --ops: those with this in their names");
+    bench_app->add_option("--megabytes", request.megabytes, "with --ops: MiB of the largest tensor of each");
     bench_app->add_option("--time", request.seconds, "seconds for each of the two measurements")
         ->check(CLI::NonNegativeNumber)
         ->capture_default_str();

@@ -6,7 +6,9 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "aicf/program.h"
 
@@ -45,5 +47,28 @@ BenchResult bench(Program& program, const BenchFeeds& feeds, const BenchOptions&
 // The rate of the best large matrix product measured on this device in this precision ("f32", "tf32", "bf16", "f16"),
 // in FLOP/s, where it is known. `device` is BackendInfo::description.
 std::optional<double> known_peak(std::string_view device, std::string_view precision);
+
+// What moves memory in training and little else, as programs of their own: the optimizer's step over the parameters of
+// a GPT, and layers forward and backward, each from tensors to tensors on the device.
+struct OpsBenchOptions {
+  std::string backend = "auto";  // as CompileOptions
+  Mode mode = Mode::graph;
+  std::vector<std::string> disable_passes = {};
+  std::string only = {};  // a part of the names wanted; empty: all
+  // Of the largest tensor of each program; 0: 256 MiB, and 64 MiB on the CPU.
+  size_t bytes = 0;
+  BenchOptions timing = {.seconds = 0.5};
+};
+struct OpsBenchRow {
+  std::string name;  // "layer_norm.backward bf16"
+  StepTime time;
+  size_t bytes = 0;  // of its inputs and its results, each counted once
+  int launches = 0, nodes = 0;
+  double bytes_per_second = 0;
+  double share = 0;  // of the rate of a copy of as many bytes, measured just before
+};
+// `seen` gets each row as soon as it is measured. Throws Error when nothing has a name asked for.
+std::vector<OpsBenchRow> bench_ops(const OpsBenchOptions& options,
+                                   const std::function<void(const OpsBenchRow&)>& seen = nullptr);
 
 }  // namespace aicf

@@ -1,12 +1,16 @@
 // The text of the kernels of fused regions, run without a GPU, gives the bits of the region's ops run one by one.
 #include <cmath>
+#include <functional>
 #include <memory>
 
+#include "aicf/ops.h"
 #include "backend/cuda/kernels.h"
 #include "backend/cuda_on_host.h"
 #include "ops/defs.h"
 #include "ops/harness.h"
 #include "ops/loops.h"
+#include "ops/random_region.h"
+#include "ops/region_op.h"
 
 namespace aicf::backend::cuda {
 namespace {
@@ -111,6 +115,72 @@ class FusedOnHost {
   test::KernelsOnHost host_;
   std::vector<Job> jobs_;
 };
+
+using Values = std::vector<Value>;
+
+void add(FusedOnHost& check, const char* name, std::vector<TensorType> in, const std::function<Values(Values)>& f) {
+  ir::Sample sample;
+  sample.name = name;
+  sample.region = ops::body_of(in, f);
+  sample.inputs = std::move(in);
+  check.add({&ops::fused_def, sample, sample.inputs[0].dtype});
+}
+
+Value widened(Value x) { return x.dtype() == f32 ? x : cast(x, f32); }
+
+Values softmax(Values v) {
+  const Value x = widened(v[0]), e = exp(x - max(x, {1}, true));
+  return {cast(e / sum(e, {1}, true), v[0].dtype())};
+}
+// Of the operand and of a scale, with sums over the rows.
+Values norm_gradient(Values v) {
+  const Value x = widened(v[0]), dy = widened(v[1]), normal = x * v[3], g = dy * v[2];
+  return {cast((g - normal * sum(g * normal, {1}, true)) * v[3], v[0].dtype()), sum(dy * normal, {0}), sum(dy, {0})};
+}
+Values squares(Values v, const std::vector<int>& axes) {
+  const Value d = widened(v[0]);
+  return {cast(d * 2.0, v[0].dtype()), sqrt(sum(d * d, axes))};
+}
+
+// The ways to share out rows and columns that the samples are too small for.
+TEST(CudaFusedText, SharesOutLargeShapesInEveryWay) {
+  FusedOnHost check;
+  // Several rows to a warp, with wide packs.
+  add(check, "wide packs", {{bf16, {17000, 24}}}, softmax);
+  add(check, "wide packs of one row each", {{f32, {68000, 4}}}, softmax);
+  add(check, "some rows to a warp", {{f32, {4300, 128}}}, softmax);
+  // Several blocks of the tree to a row; to a group of threads; read again; met in the workspace.
+  add(check, "blocks", {{f32, {5, 3001}}}, softmax);
+  add(check, "blocks of a group", {{bf16, {3, 17000}}}, softmax);
+  add(check, "read again", {{f32, {2, 70002}}}, softmax);
+  add(check, "results of blocks in blocks", {{f32, {1, 1100000}}}, softmax);
+  const auto norm = [&](const char* name, DType dtype, int64_t rows, int64_t n) {
+    add(check, name, {{dtype, {rows, n}}, {dtype, {rows, n}}, {f32, {n}}, {f32, {rows, 1}}}, norm_gradient);
+  };
+  norm("chunks side by side in a warp", bf16, 4500, 24);
+  norm("columns of two blocks", bf16, 130, 2048);
+  norm("columns of odd rows", f32, 70, 1601);
+  norm("columns in memory", f32, 66, 12001);
+  for (DType dtype : {f32, bf16}) {
+    add(check, "rows", {{dtype, {3, 20000}}}, [](Values v) { return squares(v, {1}); });
+    add(check, "one block each", {{dtype, {2, 70000}}}, [](Values v) { return squares(v, {1}); });
+    add(check, "several levels", {{dtype, {1, 1200001}}}, [](Values v) { return squares(v, {1}); });
+    add(check, "tall columns", {{dtype, {270000, 3}}}, [](Values v) { return squares(v, {0}); });
+    add(check, "columns in packs", {{dtype, {66, 68000}}}, [](Values v) { return squares(v, {0}); });
+    add(check, "one chunk in packs", {{dtype, {7, 3, 40000}}}, [](Values v) { return squares(v, {1}); });
+  }
+  check.run();
+}
+
+TEST(CudaFusedText, HasTheBitsOfRandomRegions) {
+  FusedOnHost check;
+  for (uint64_t seed = 0; seed < 80; ++seed) {
+    const test::RandomRegion region = test::RegionMaker(seed, false).make();
+    if (ops::loops_of(*region.body)->kind == ops::Loops::Kind::epilogue) continue;
+    check.add({&ops::fused_def, test::sample_of(region, seed), region.inputs[0].dtype});
+  }
+  check.run();
+}
 
 TEST(CudaFusedText, HasTheBitsOfTheOpsOneByOne) {
   FusedOnHost check;

@@ -50,6 +50,7 @@ class Writer {
     g.blocks = grid.blocks;
     g.threads = grid.threads;
     g.params = params();
+    g.helpers = helpers_text(loops_);
     start(grid.threads);
     NodeText pack(loops_, index_, "p", names("c"));
     std::vector<std::string> within = names(rows_ ? "c" : "d");
@@ -117,14 +118,14 @@ class Writer {
       if (is_uniform(node)) {
         element.set(id, pack.element(id));
         body_ += pack.take();
-      } else if (node.kind == Node::Kind::load) {
+      } else if (node.kind == Node::Kind::load || node.kind == Node::Kind::bits) {
         std::string at;
-        if (is_dense(node) && node.place.offset % width_ == 0) {
+        if (node.kind == Node::Kind::load && is_dense(node) && node.place.offset % width_ == 0) {
           // It needs no coordinates.
           at = node.place.offset == 0 ? "i" : "i + " + index_.number(node.place.offset);
           body_ += fmt::format("const Pack<{0}, {1}> a{2} = load_pack<{1}>(x{3} + ({4}){5});\n", type(id), width_, id,
                                node.operand, at, tail());
-        } else if (rows_ && is_pack(loops_, id, width_) && !partial()) {
+        } else if (rows_ && is_pack(loops_, id, width_) && (node.kind == Node::Kind::bits || !partial())) {
           const std::string read = pack.pack(id, width_);
           body_ += pack.take() + fmt::format("const Pack<{}, {}> a{} = {};\n", type(id), width_, id, read);
         } else {

@@ -17,6 +17,7 @@ using Node = ops::Loops::Node;
 
 RegionKernels::RegionKernels(std::string what, const ops::Loops& loops, int first_result)
     : what_(std::move(what)), loops_(loops), first_result_(first_result), index_(largest_index(loops)) {
+  helpers_ = helpers_text(loops);
   std::set<std::string> seen;
   for (const Node& node : loops.nodes) {
     if (node.kind != Node::Kind::reduce && node.kind != Node::Kind::column) continue;
@@ -118,8 +119,7 @@ bool accepts(const KernelQuery& query) {
   if (std::any_of(query.in.begin(), query.in.end(), is_f64)) return false;
   const auto loops = ops::loops_of(*query.region);
   return loops && loops->kind != ops::Loops::Kind::epilogue &&
-         std::none_of(loops->nodes.begin(), loops->nodes.end(),
-                      [](const Node& n) { return n.dtype == f64 || n.kind == Node::Kind::bits; });
+         std::none_of(loops->nodes.begin(), loops->nodes.end(), [](const Node& n) { return n.dtype == f64; });
 }
 
 // Loops of one element have no axes; the generators want one.
@@ -128,7 +128,8 @@ void give_an_axis(ops::Loops& loops) {
   loops.dims = {1};
   loops.first_reduced = loops.end_reduced = 1;
   for (Node& node : loops.nodes) {
-    if (node.kind == Node::Kind::load || node.kind == Node::Kind::index) node.place.strides = {0};
+    if (node.kind == Node::Kind::load || node.kind == Node::Kind::index || node.kind == Node::Kind::bits)
+      node.place.strides = {0};
   }
   for (ops::Loops::Result& result : loops.results) result.place.strides = {0};
 }

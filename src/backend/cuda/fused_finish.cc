@@ -15,7 +15,9 @@ namespace {
 class Finisher {
  public:
   Finisher(RegionKernels& kernels, Partials partials)
-      : kernels_(kernels), loops_(kernels.loops()), index_(kernels.index()), from_(std::move(partials)) {}
+      : kernels_(kernels), loops_(kernels.loops()), index_(kernels.index()), from_(std::move(partials)) {
+    if (from_.reductions.empty()) from_.count = 1;  // those of the region are of no use to its results
+  }
 
   void rows() {
     while (from_.count > static_cast<int64_t>(kRowBlock)) row_level();
@@ -132,7 +134,7 @@ class Finisher {
       body += column_step(id, std::to_string(from_.count)) +
               fmt::format("const {0} v{1} = store<{0}>(acc{1}[0]);\n", type, id);
     }
-    if (kernels_.node(from_.reductions[0]).kind == Node::Kind::column) {
+    if (!from_.reductions.empty() && kernels_.node(from_.reductions[0]).kind == Node::Kind::column) {
       columns_beside_rows(body, blocks_for(units, threads), threads);
       return;
     }

@@ -26,6 +26,7 @@ bool is_light(const Node& node) {
                                  "maximum", "minimum",     "equal",      "less",          "not_equal",
                                  "cast",    "less_equal",  "greater",    "greater_equal", "select",
                                  "relu",    "logical_and", "logical_or", "logical_not"};
+  if (node.kind == Node::Kind::bits) return false;
   return node.kind != Node::Kind::op ||
          std::any_of(kLight.begin(), kLight.end(), [&](std::string_view name) { return name == node.def->name; });
 }

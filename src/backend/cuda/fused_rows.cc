@@ -311,11 +311,12 @@ class RowWriter {
     bind(element, stage);
     for (int id = 0; id < count(); ++id) {
       if (!visits[static_cast<size_t>(id)]) continue;
-      const bool is_load = kernels_.node(id).kind == Node::Kind::load;
+      const Node::Kind kind = kernels_.node(id).kind;
+      const bool is_load = kind == Node::Kind::load;
       const RowPlan::Array& array = plan_.arrays[static_cast<size_t>(id)];
       if (array.first >= 0 && (is_load || array.first < stage)) {
         element.set(id, fmt::format("a{}[q].at[l]", id));
-      } else if (is_load && is_pack(loops_, id, plan_.length)) {
+      } else if ((is_load || kind == Node::Kind::bits) && is_pack(loops_, id, plan_.length)) {
         const std::string read = pack.pack(id, plan_.length);
         before += fmt::format("{}const Pack<{}, {}> a{} = {};\n", pack.take(), type(id), plan_.length, id, read);
         element.set(id, fmt::format("a{}.at[l]", id));

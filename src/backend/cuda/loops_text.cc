@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "aicf/error.h"
+#include "backend/cuda/philox_text.h"
 #include "backend/cuda/text.h"
 
 namespace aicf::backend::cuda {
@@ -15,6 +16,26 @@ namespace aicf::backend::cuda {
 using Node = ops::Loops::Node;
 
 namespace {
+
+constexpr const char* kDrawText = R"cuda(
+DEVICE int draw_one(u64 at, u32 ordinal, i64 seed, i64 offset) {
+  u32 words[4];
+  philox(at / 4, ordinal, (u64)seed, (u64)offset, words);
+  const u32 w = (u32)at % 4;
+  return (int)(w == 0 ? words[0] : w == 1 ? words[1] : w == 2 ? words[2] : words[3]);
+}
+template <int N> DEVICE Pack<int, N> draw_pack(u64 at, u32 ordinal, i64 seed, i64 offset) {
+  Pack<int, N> pack;
+#pragma unroll
+  for (int j = 0; j < N; j += 4) {
+    u32 words[4];
+    philox(at / 4 + j / 4, ordinal, (u64)seed, (u64)offset, words);
+#pragma unroll
+    for (int k = 0; k < 4; ++k) pack.at[j + k] = (int)words[k];
+  }
+  return pack;
+}
+)cuda";
 
 bool only_moves(const ops::Loops& loops) {
   return std::all_of(loops.nodes.begin(), loops.nodes.end(),
@@ -77,6 +98,12 @@ std::string constants_text(const ops::Loops& loops) {
   return text;
 }
 
+std::string helpers_text(const ops::Loops& loops) {
+  const bool draws =
+      std::any_of(loops.nodes.begin(), loops.nodes.end(), [](const Node& n) { return n.kind == Node::Kind::bits; });
+  return draws ? std::string(kPhiloxText) + kDrawText : std::string();
+}
+
 std::vector<bool> needed_nodes(const ops::Loops& loops, const std::vector<int>& roots) {
   std::vector<bool> needed(loops.nodes.size(), false);
   for (int root : roots) needed[static_cast<size_t>(root)] = true;
@@ -99,11 +126,13 @@ std::vector<Generated::Param> operand_params(const ops::Loops& loops, const std:
   return params;
 }
 
-bool is_pack(const ops::Loops& loops, int load, int64_t width) {
-  const Node& node = loops.nodes[static_cast<size_t>(load)];
+bool is_pack(const ops::Loops& loops, int id, int64_t width) {
+  const Node& node = loops.nodes[static_cast<size_t>(id)];
   const std::vector<int64_t>& strides = node.place.strides;
+  const bool draws = node.kind == Node::Kind::bits;
+  if (draws && width % 4 != 0) return false;
   if (strides.back() != 1 || node.place.offset % width != 0 || node.pick % width != 0) return false;
-  if (!node.inputs.empty()) {
+  if (!node.inputs.empty() && !draws) {
     const uint64_t axes = loops.nodes[static_cast<size_t>(node.inputs[0])].axes;
     if (((axes >> (strides.size() - 1)) & 1) != 0) return false;
   }
@@ -146,9 +175,16 @@ void NodeText::set(int node, std::string element) {
 
 std::string NodeText::element(int node) { return scalars_.element(value(node)); }
 
-std::string NodeText::pack(int load, int64_t width) {
-  const Node& node = loops_.nodes[static_cast<size_t>(load)];
-  const Where at = where(load);
+std::string NodeText::draw(int node, const std::string& function) {
+  const Node& n = loops_.nodes[static_cast<size_t>(node)];
+  const std::string seed = element(n.inputs[0]), step = element(n.inputs[1]);
+  return fmt::format("{}({}, {}u, {}, {})", function, offset(n.place), n.attrs.get_int("ordinal"), seed, step);
+}
+
+std::string NodeText::pack(int id, int64_t width) {
+  const Node& node = loops_.nodes[static_cast<size_t>(id)];
+  if (node.kind == Node::Kind::bits) return draw(id, fmt::format("draw_pack<{}>", width));
+  const Where at = where(id);
   const std::string read = fmt::format("load_pack<{}>(x{} + ({}))", width, node.operand, at.offset);
   if (at.condition.empty()) return read;
   return fmt::format("{} ? {} : Pack<{}, {}>{{}}", at.condition, read, element_type(loops_, node.dtype), width);
@@ -189,6 +225,8 @@ int NodeText::computed(int node) {
     case Node::Kind::index:
       return scalars_.variable(n.dtype,
                                scalars_.printer().assign(c_type(n.dtype), index_element(n.dtype, offset(n.place))));
+    case Node::Kind::bits:
+      return scalars_.variable(n.dtype, scalars_.printer().assign(c_type(n.dtype), draw(node, "draw_one")));
     case Node::Kind::op: {
       std::vector<int> inputs;
       for (int input : n.inputs) inputs.push_back(value(input));
