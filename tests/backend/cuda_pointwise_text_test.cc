@@ -1,75 +1,19 @@
 // The text of the pointwise kernels, run without a GPU: compiled for this processor, with a few lines of C++ for what
 // is the GPU's own, it gives the bits of the CPU kernels. That the GPU computes what the text says is for tests/cuda.
-#include <dlfcn.h>
-
 #include <bit>
 #include <cmath>
-#include <fstream>
 #include <random>
-#include <regex>
 #include <set>
 
 #include "aicf/error.h"
 #include "backend/cuda/code.h"
 #include "backend/cuda/kernels.h"
-#include "backend/cuda/prelude.h"
+#include "backend/cuda_host_text.h"
 #include "ops/defs.h"
 #include "ops/kernel_run.h"
 
 namespace aicf::backend::cuda {
 namespace {
-
-// Before the prelude. ptx() stands for an asm statement of one instruction.
-constexpr const char* kHost = R"(
-#include <cmath>
-#include <cstring>
-#include <utility>
-namespace aicf {
-unsigned short f32_to_f16(float);
-unsigned short f32_to_bf16(float);
-float f16_to_f32(unsigned short);
-}
-#define __device__
-#define __forceinline__ inline
-struct Index3 { unsigned x, y, z; };
-extern "C" { Index3 blockIdx, threadIdx; }
-static float __uint_as_float(unsigned bits) { float x; memcpy(&x, &bits, 4); return x; }
-static unsigned __float_as_uint(float x) { unsigned bits; memcpy(&bits, &x, 4); return bits; }
-static float __int2float_rn(int x) { return (float)x; }
-static float __ll2float_rn(long long x) { return (float)x; }
-static float __ll2float_rz(long long x) {
-  const float y = (float)x;
-  const __int128 away = x < 0 ? (__int128)x - (__int128)y : (__int128)y - x;
-  return away > 0 ? __uint_as_float(__float_as_uint(y) - 1) : y;
-}
-static float __int2float_rz(int x) { return __ll2float_rz(x); }
-static int __float2int_rz(float x) { return (int)x; }
-static long long __float2ll_rz(float x) { return (long long)x; }
-template <class From, class To> void ptx(const char* instruction, From x, To& y) {
-  const auto is = [&](const char* name) { return strcmp(instruction, name) == 0; };
-  if constexpr (sizeof(To) == 2) y = is("cvt.rn.bf16.f32") ? aicf::f32_to_bf16(x) : aicf::f32_to_f16(x);
-  else if constexpr (sizeof(From) == 2) y = aicf::f16_to_f32(x);
-  else if constexpr (sizeof(To) == 4) y = x >= 0x1p31f ? 0x7fffffff : x > -0x1p31f ? (To)x : -0x7fffffff - 1;
-  else y = x >= 0x1p63f ? 0x7fffffffffffffffll : x > -0x1p63f ? (To)x : -0x7fffffffffffffffll - 1;
-}
-template <class... P, size_t... i> void call(void (*kernel)(P...), void** p, std::index_sequence<i...>) {
-  kernel((P)p[i]...);
-}
-)";
-
-std::string host_text(std::span<const Generated> kernels) {
-  std::string text = std::string(kHost) + kPrelude;
-  for (size_t k = 0; k < kernels.size(); ++k) {
-    const Generated& g = kernels[k];
-    text += "namespace in_" + std::to_string(k) + " {\n" + g.helpers + "void kernel(";
-    for (size_t i = 0; i < g.params.size(); ++i) text += (i == 0 ? "" : ", ") + g.params[i].declaration;
-    text += ") {\n" + g.body + "}\nextern \"C\" void k" + std::to_string(k) + "(void** p) { call(kernel, p, ";
-    text += "std::make_index_sequence<" + std::to_string(g.params.size()) + ">()); }\n}\n";
-  }
-  static const std::regex kAsm(R"re(asm\(("[a-z0-9.]+) %0, %1;" : "=.+?"\((\w+)\) : ".+?"\(([\w.]+)\)\);)re");
-  text = std::regex_replace(text, kAsm, "ptx($1\", $3, $2);");
-  return std::regex_replace(text, std::regex("#pragma (unroll|nv_\\w+ \\w+)"), "");
-}
 
 struct Case {
   test::BoundOp op;
@@ -211,14 +155,7 @@ TEST(CudaPointwiseText, HasTheBitsOfTheCpuKernels) {
     kernels.push_back(static_cast<const Code&>(*prepared.code).kernels.at(0));
     return false;
   });
-  const std::string folder = ::testing::TempDir() + "/", source = folder + "kernels.cc",
-                    library = folder + "kernels.so";
-  std::ofstream(source) << host_text(kernels);
-  const std::string command = std::string(AICF_CXX) +
-                              " -O1 -w -std=c++20 -ffp-contract=off -fwrapv -fno-strict-aliasing " + "-shared -fPIC " +
-                              source + " -o " + library;
-  ASSERT_EQ(std::system(command.c_str()), 0);
-  void* const loaded = dlopen(library.c_str(), RTLD_NOW);
+  void* const loaded = load_host_text("kernels", host_text(kernels));
   ASSERT_NE(loaded, nullptr) << dlerror();
   for (const Case& c : cases) {
     std::vector<const Tensor*> operands;

@@ -2,6 +2,6 @@
 
 namespace aicf::backend::cuda {
 
-void register_fused(KernelTable&) {}
+void register_fused(KernelTable& table) { add_epilogue_kernels(table); }
 
 }  // namespace aicf::backend::cuda
