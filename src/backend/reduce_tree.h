@@ -1,7 +1,7 @@
 // The one reduction tree of all backends. Its shape depends on the number of elements and on the axis kind only, so the
 // vector width, the number of threads and the device change no bit.
 //
-// Row kind (the reduced elements are adjacent): blocks of 4096. In a block of n elements there are w lanes, w the
+// Row kind (the reduced elements are adjacent): blocks of 1024. In a block of n elements there are w lanes, w the
 // smallest power of two >= min(n, 64); each starts from the identity, element i joins lane i mod w in order, and the
 // lanes are combined by halves: lane j with lane j + w/2, and so on to one. Column kind (they are `pitch` apart):
 // chunks of 64 rows; each starts from the identity and takes its rows in order. While there is more than one block or
@@ -17,7 +17,7 @@
 
 namespace aicf::backend {
 
-inline constexpr size_t kRowBlock = 4096;
+inline constexpr size_t kRowBlock = 1024;
 inline constexpr size_t kRowLanes = 64;
 inline constexpr size_t kColumnChunk = 64;
 

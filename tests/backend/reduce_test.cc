@@ -47,8 +47,8 @@ template <class T, class Op>
 T row_tree(std::vector<T> x, T identity, Op op) {
   do {
     std::vector<T> results;
-    for (size_t b = 0; b < x.size(); b += 4096) {
-      const size_t n = std::min<size_t>(4096, x.size() - b);
+    for (size_t b = 0; b < x.size(); b += 1024) {
+      const size_t n = std::min<size_t>(1024, x.size() - b);
       size_t w = 1;
       while (w < n && w < 64) w *= 2;
       std::vector<T> lanes(w, identity);
@@ -106,7 +106,7 @@ Tensor by_the_tree(const Tensor& x, T identity, Op op) {
 
 std::vector<Shape> shapes() {
   std::vector<Shape> all;
-  for (int64_t n : {1, 2, 5, 33, 63, 64, 65, 100, 127, 128, 4095, 4096, 4097, 8195, 70001}) all.push_back({3, n, 1});
+  for (int64_t n : {1, 2, 5, 33, 63, 64, 65, 100, 127, 128, 1023, 1024, 1025, 4096, 8195, 70001}) all.push_back({3, n, 1});
   for (int64_t n : {1, 2, 63, 64, 65, 4096, 4097, 5000}) {
     for (int64_t inner : {2, 17, 64, 130}) all.push_back({2, n, inner});
   }

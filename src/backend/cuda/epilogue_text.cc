@@ -19,14 +19,10 @@ constexpr int kLoadRegisters = 32;
 
 bool is_load(const Node& node) { return node.kind == Node::Kind::load && node.inputs.empty(); }
 
-std::vector<bool> needed_by(const ops::Loops& loops) {
-  std::vector<bool> needed(loops.nodes.size(), false);
-  for (const ops::Loops::Result& r : loops.results) needed[static_cast<size_t>(r.node)] = true;
-  for (size_t i = loops.nodes.size(); i-- > 0;) {
-    if (!needed[i]) continue;
-    for (int input : loops.nodes[i].inputs) needed[static_cast<size_t>(input)] = true;
-  }
-  return needed;
+std::vector<int> result_nodes(const ops::Loops& loops) {
+  std::vector<int> nodes;
+  for (const ops::Loops::Result& r : loops.results) nodes.push_back(r.node);
+  return nodes;
 }
 
 }  // namespace
@@ -53,7 +49,7 @@ EpilogueText::EpilogueText(const ops::Loops& loops, int64_t columns, int first_r
       first_result_(first_result),
       index_(largest_index(loops)),
       even_(columns % 2 == 0),
-      needed_(needed_by(loops)) {
+      needed_(needed_nodes(loops, result_nodes(loops))) {
   find_axes(columns);
   find_accesses();
   std::vector<std::string> of_pair, of_element;
@@ -127,14 +123,7 @@ void EpilogueText::find_accesses() {
 }
 
 void EpilogueText::write_params() {
-  std::vector<int> seen;
-  for (size_t i = 0; i < loops_.nodes.size(); ++i) {
-    const Node& node = loops_.nodes[i];
-    if (!needed_[i] || node.kind != Node::Kind::load) continue;
-    if (std::find(seen.begin(), seen.end(), node.operand) != seen.end()) continue;
-    seen.push_back(node.operand);
-    params_.push_back({fmt::format("const {}* x{}", c_type(node.dtype), node.operand), node.operand});
-  }
+  params_ = operand_params(loops_, needed_);
   for (size_t r = 0; r < loops_.results.size(); ++r) {
     params_.push_back({fmt::format("{}* y{}", type(loops_.results[r].node), r), first_result_ + static_cast<int>(r)});
   }

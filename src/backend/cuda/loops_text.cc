@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <utility>
 
 #include "aicf/error.h"
@@ -71,9 +72,42 @@ int64_t largest_index(const ops::Loops& loops) {
 std::string constants_text(const ops::Loops& loops) {
   std::string text;
   for (size_t i = 0; i < loops.nodes.size(); ++i) {
-    if (loops.nodes[i].kind == Node::Kind::constant) text += constant_text(loops.nodes[i], fmt::format("c{}", i));
+    if (loops.nodes[i].kind == Node::Kind::constant) text += constant_text(loops.nodes[i], fmt::format("lit{}", i));
   }
   return text;
+}
+
+std::vector<bool> needed_nodes(const ops::Loops& loops, const std::vector<int>& roots) {
+  std::vector<bool> needed(loops.nodes.size(), false);
+  for (int root : roots) needed[static_cast<size_t>(root)] = true;
+  for (size_t i = loops.nodes.size(); i-- > 0;) {
+    if (!needed[i]) continue;
+    for (int input : loops.nodes[i].inputs) needed[static_cast<size_t>(input)] = true;
+  }
+  return needed;
+}
+
+std::vector<Generated::Param> operand_params(const ops::Loops& loops, const std::vector<bool>& needed) {
+  std::map<int, DType> operands;
+  for (size_t i = 0; i < loops.nodes.size(); ++i) {
+    const Node& node = loops.nodes[i];
+    if (needed[i] && node.kind == Node::Kind::load) operands[node.operand] = node.dtype;
+  }
+  std::vector<Generated::Param> params;
+  for (const auto& [operand, dtype] : operands)
+    params.push_back({fmt::format("const {}* x{}", element_type(loops, dtype), operand), operand});
+  return params;
+}
+
+bool is_pack(const ops::Loops& loops, int load, int64_t width) {
+  const Node& node = loops.nodes[static_cast<size_t>(load)];
+  const std::vector<int64_t>& strides = node.place.strides;
+  if (strides.back() != 1 || node.place.offset % width != 0 || node.pick % width != 0) return false;
+  if (!node.inputs.empty()) {
+    const uint64_t axes = loops.nodes[static_cast<size_t>(node.inputs[0])].axes;
+    if (((axes >> (strides.size() - 1)) & 1) != 0) return false;
+  }
+  return std::all_of(strides.begin(), strides.end() - 1, [&](int64_t s) { return s % width == 0; });
 }
 
 NodeText::NodeText(const ops::Loops& loops, const IndexText& index, std::string prefix,
@@ -112,6 +146,14 @@ void NodeText::set(int node, std::string element) {
 
 std::string NodeText::element(int node) { return scalars_.element(value(node)); }
 
+std::string NodeText::pack(int load, int64_t width) {
+  const Node& node = loops_.nodes[static_cast<size_t>(load)];
+  const Where at = where(load);
+  const std::string read = fmt::format("load_pack<{}>(x{} + ({}))", width, node.operand, at.offset);
+  if (at.condition.empty()) return read;
+  return fmt::format("{} ? {} : Pack<{}, {}>{{}}", at.condition, read, element_type(loops_, node.dtype), width);
+}
+
 std::string NodeText::take() {
   const std::string& all = scalars_.statements();
   std::string text = all.substr(taken_);
@@ -143,7 +185,7 @@ int NodeText::computed(int node) {
     case Node::Kind::load:
       return scalars_.variable(n.dtype, load(node));
     case Node::Kind::constant:
-      return scalars_.variable(n.dtype, fmt::format("c{}", node));
+      return scalars_.variable(n.dtype, fmt::format("lit{}", node));
     case Node::Kind::index:
       return scalars_.variable(n.dtype,
                                scalars_.printer().assign(c_type(n.dtype), index_element(n.dtype, offset(n.place))));

@@ -1,8 +1,7 @@
-// Every pointwise op on CUDA: a region of one op.
+// Every pointwise op on CUDA: loops of one op.
 #include <algorithm>
 
 #include "backend/cuda/elementwise.h"
-#include "backend/cuda/index_space.h"
 #include "backend/cuda/kernels.h"
 
 namespace aicf::backend::cuda {
@@ -14,18 +13,9 @@ bool accepts(const KernelQuery& query) {
 }
 
 PreparedKernel prepare(const KernelQuery& query) {
-  const TensorType& out = query.out[0];
-  const int arity = static_cast<int>(query.in.size());
-  Region region;
-  region.what = ir::call_text(query.def, query.in);
-  region.shape = out.shape;
-  region.ops = {{&query.def, out.dtype, {}}};
-  for (int k = 0; k < arity; ++k) {
-    region.operands.push_back({query.in[k].dtype, broadcast_strides(query.in[k].shape, out.shape), 0, k});
-    region.ops[0].values.push_back(k);
-  }
-  region.results = {{arity, arity}};
-  return prepared(elementwise(region));
+  if (query.out[0].shape.elements() == 0) return {};
+  const int results = static_cast<int>(query.in.size());
+  return prepared(elementwise(ir::call_text(query.def, query.in), loops_of_op(query), results));
 }
 
 }  // namespace

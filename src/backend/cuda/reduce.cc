@@ -65,8 +65,9 @@ if (i < N) y[i] = store<Out>(identity());
   void rows(const Place& in, int64_t outer, int64_t n) {
     const auto blocks = static_cast<int64_t>(blocks_of(static_cast<size_t>(n), kRowBlock));
     const RowSplit split = RowSplit::of(n, in.size, outer * blocks);
-    // A thread block that walks a long row alone would leave the others idle.
-    const bool spread = blocks > 4096 || (blocks > 16 && outer < 64);
+    // A thread block reduces its results as one block of the tree, and one that walks a long row alone would leave the
+    // others idle.
+    const bool spread = blocks > static_cast<int64_t>(kRowBlock) || (blocks > 64 && outer < 64);
     if (blocks == 1 || spread) {
       const Place out = blocks == 1 ? out_ : workspace(outer * blocks);
       row_blocks(in, out, split, outer, n, blocks);
@@ -87,8 +88,7 @@ if (i < N) y[i] = store<Out>(identity());
                       {"U", split.unroll},
                       {"OUTER", outer},
                       {"N", n},
-                      {"BLOCKS", blocks},
-                      {"BLOCK", static_cast<int64_t>(kRowBlock)}});
+                      {"BLOCKS", blocks}});
   }
 
   // A group of threads for each block; past the last one it repeats that, as the whole warp must take part.

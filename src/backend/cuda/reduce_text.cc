@@ -24,14 +24,38 @@ template <int G> DEVICE Acc of_group(Acc v) {
   return v;
 }
 
-template <class In, int G, int V, int L, int U> DEVICE Acc row_block(const In* x, int n, int t) {
-  constexpr int W = G * V * L;
-  Acc lane[V][L];
+template <int V, int L> DEVICE void clear(Acc (&lane)[V][L]) {
 #pragma unroll
   for (int v = 0; v < V; ++v) {
 #pragma unroll
     for (int l = 0; l < L; ++l) lane[v][l] = identity();
   }
+}
+
+// The lanes (v * G + t) * L + l by halves.
+template <int G, int V, int L> DEVICE Acc of_lanes(Acc (&lane)[V][L]) {
+#pragma unroll
+  for (int h = V / 2; h > 0; h /= 2) {
+#pragma unroll
+    for (int v = 0; v < h; ++v) {
+#pragma unroll
+      for (int l = 0; l < L; ++l) lane[v][l] = combine(lane[v][l], lane[v + h][l]);
+    }
+  }
+#pragma unroll
+  for (int l = 0; l < L; ++l) lane[0][l] = of_group<G>(lane[0][l]);
+#pragma unroll
+  for (int h = L / 2; h > 0; h /= 2) {
+#pragma unroll
+    for (int l = 0; l < h; ++l) lane[0][l] = combine(lane[0][l], lane[0][l + h]);
+  }
+  return lane[0][0];
+}
+
+template <class In, int G, int V, int L, int U> DEVICE Acc row_block(const In* x, int n, int t) {
+  constexpr int W = G * V * L;
+  Acc lane[V][L];
+  clear(lane);
   Pack<In, L> moved[U][V];
   int first = 0;
   for (; first + U * W <= n; first += U * W) {
@@ -68,22 +92,24 @@ template <class In, int G, int V, int L, int U> DEVICE Acc row_block(const In* x
       }
     }
   }
-#pragma unroll
-  for (int h = V / 2; h > 0; h /= 2) {
-#pragma unroll
-    for (int v = 0; v < h; ++v) {
-#pragma unroll
-      for (int l = 0; l < L; ++l) lane[v][l] = combine(lane[v][l], lane[v + h][l]);
+  return of_lanes<G>(lane);
+}
+
+template <int D> DEVICE Acc of_blocks(const Acc* x, i64 n, i64 block, int t) {
+  const i64 first = block * BLOCK;
+  if constexpr (D == 1) {
+    return row_block<Acc, 32, 2, 1, 1>(x + first, n - first < BLOCK ? (int)(n - first) : BLOCK, t);
+  } else {
+    i64 count = n;
+    for (int d = 1; d < D; ++d) count = (count + BLOCK - 1) / BLOCK;
+    Acc lane[2][1] = {{identity()}, {identity()}};
+    for (int i = 0; i < BLOCK && first + i < count; ++i) {
+      const Acc v = of_blocks<D - 1>(x, n, first + i, t);
+      if (i % 64 == t) lane[0][0] = combine(lane[0][0], v);
+      if (i % 64 == t + 32) lane[1][0] = combine(lane[1][0], v);
     }
+    return of_lanes<32>(lane);
   }
-#pragma unroll
-  for (int l = 0; l < L; ++l) lane[0][l] = of_group<G>(lane[0][l]);
-#pragma unroll
-  for (int h = L / 2; h > 0; h /= 2) {
-#pragma unroll
-    for (int l = 0; l < h; ++l) lane[0][l] = combine(lane[0][l], lane[0][l + h]);
-  }
-  return lane[0][0];
 }
 
 template <class In, int L, int U, class Pitch>
@@ -143,10 +169,12 @@ std::string step(ReduceKind kind, DType dtype) {
 
 // The body of identity().
 std::string identity(ReduceKind kind, DType dtype) {
-  if (kind == ReduceKind::sum) return "return 0;";
-  // Hidden from the compiler, which would take 1 * x for x, when it flushes a subnormal.
+  // Hidden from the compiler, which would take 1 * x for x, and 0 + x where that is no -0, when it flushes a subnormal.
+  if (kind == ReduceKind::sum && is_float(dtype))
+    return R"(float zero; asm("mov.f32 %0, 0f00000000;" : "=f"(zero)); return zero;)";
   if (kind == ReduceKind::prod && is_float(dtype))
     return R"(float one; asm("mov.f32 %0, 0f3F800000;" : "=f"(one)); return one;)";
+  if (kind == ReduceKind::sum) return "return 0;";
   if (kind == ReduceKind::prod) return "return 1;";
   const bool max = kind == ReduceKind::max;
   if (is_float(dtype)) return max ? "return __int_as_float(0xff800000);" : "return __int_as_float(0x7f800000);";
@@ -158,8 +186,9 @@ std::string identity(ReduceKind kind, DType dtype) {
 }  // namespace
 
 std::string reduce_text(ReduceKind kind, DType dtype) {
-  return types({{"Acc", wide_type(dtype)}}) + "DEVICE Acc identity() { " + identity(kind, dtype) +
-         " }\nDEVICE Acc combine(Acc a, Acc b) {\n" + step(kind, dtype) + "\n}\n" + kTree;
+  return types({{"Acc", wide_type(dtype)}}) + constants({{"BLOCK", static_cast<int64_t>(kRowBlock)}}) +
+         "DEVICE Acc identity() { " + identity(kind, dtype) + " }\nDEVICE Acc combine(Acc a, Acc b) {\n" +
+         step(kind, dtype) + "\n}\n" + kTree;
 }
 
 RowSplit RowSplit::of(int64_t n, size_t size, int64_t blocks) {

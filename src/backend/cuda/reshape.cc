@@ -6,12 +6,9 @@ namespace aicf::backend::cuda {
 namespace {
 
 PreparedKernel prepare(const KernelQuery& query) {
-  Region region;
-  region.what = ir::call_text(query.def, query.in);
-  region.shape = {static_cast<int64_t>(query.out[0].bytes())};
-  region.operands = {{u8, {1}, 0, 0}};
-  region.results = {{0, 1}};
-  return prepared(elementwise(region));
+  if (query.out[0].bytes() == 0) return {};
+  const TensorType bytes = {u8, {static_cast<int64_t>(query.out[0].bytes())}};
+  return prepared(elementwise(ir::call_text(query.def, query.in), loops_of_copy(bytes, {1}), 1));
 }
 
 }  // namespace
