@@ -22,12 +22,10 @@ namespace {
 constexpr double kNever = std::numeric_limits<double>::infinity();
 // Without measuring, the library has all that is large: there it is known to be fast.
 constexpr double kOwnProducts = 1 << 27;
-// What the library's kernels take at the least, with their set-up and a kernel for the parts of a split inner axis.
-constexpr double kLibraryStart = 2.5;
+// What small products take in the library, where a split inner axis is a second kernel (64×784×128: 5.7 on an H200).
+constexpr double kLibraryStart = 4;
 // Its products in a microsecond where it has work enough: tensor cores on 16 bits, on tf32, none.
 constexpr double kLibraryRates[] = {350e6, 175e6, 25e6};
-// The own kernel must seem so much faster: the estimates are rough.
-constexpr double kMargin = 1.1;
 
 double multiplications(const MatmulGrid& grid) {
   return static_cast<double>(grid.products()) * static_cast<double>(grid.m) * static_cast<double>(grid.n) *
@@ -38,7 +36,7 @@ MatmulCosts estimated(const KernelQuery& matmul) {
   const MmaProblem problem = mma_problem(matmul);
   const double work = multiplications(problem.grid);
   if (work == 0) return {kNever, 0};
-  const double own = work <= kOwnProducts ? kMargin * choose_tile(problem).microseconds : kNever;
+  const double own = work <= kOwnProducts ? choose_tile(problem).microseconds : kNever;
   return {kLibraryStart + work / kLibraryRates[!problem.tensor() ? 2 : problem.tf32 ? 1 : 0], own};
 }
 
