@@ -1,6 +1,5 @@
-// The text of the own matmul and its epilogues, run without a GPU: compiled for this processor, its threads taking
-// turns, with C++ for the instructions of a warp. Copies in the background are done as late as the text allows. That
-// the GPU computes what the text says is for tests/cuda.
+// The text of the own matmul and its epilogues, run without a GPU, with C++ for the instructions of a warp. Copies in
+// the background are done as late as the text allows.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -8,8 +7,7 @@
 
 #include "backend/cuda/mma.h"
 #include "backend/cuda/mma_text.h"
-#include "backend/cuda_host_text.h"
-#include "base/thread_pool.h"
+#include "backend/cuda_on_host.h"
 #include "ops/defs.h"
 #include "ops/interpret.h"
 
@@ -18,89 +16,35 @@ namespace {
 
 // In place of kMmaInstructions.
 constexpr const char* kWarps = R"(
-#include <csetjmp>
-#include <cstdio>
-#include <cstdlib>
 #include <deque>
-#include <memory>
-#include <ucontext.h>
 #include <vector>
-#define __shared__ static
 struct Copy { void* to; const void* from; int bytes; bool inside; };
-struct Thread {
-  ucontext_t context;
-  jmp_buf at;
-  bool started = false, done = false;
+struct Lane {
   std::vector<Copy> open;
   std::deque<std::vector<Copy>> committed;
   const void* row;
-  unsigned a[4], b[2];
+  u32 a[4], b[2];
 };
-static std::vector<Thread> threads;
-static Thread* self;
-static jmp_buf scheduler;
-static int arrived[33], generation[33];
-static void (*entry)(void**);
-static void** params;
-static void body() { entry(params); self->done = true; _longjmp(scheduler, 1); }
-static void sync(int group, int size) {
-  Thread* const me = self;
-  if (++arrived[group] == size) { arrived[group] = 0; ++generation[group]; return; }
-  for (const int now = generation[group]; now == generation[group];) {
-    if (_setjmp(me->at) == 0) _longjmp(scheduler, 1);
-  }
-}
+static Lane lanes[1024];
 static int lane() { return threadIdx.x % 32; }
-static Thread& other(int lane) { return threads[threadIdx.x / 32 * 32 + lane]; }
-static void __syncthreads() { sync(32, threads.size()); }
-static void sync_warp() { sync(threadIdx.x / 32, 32); }
-extern "C" int run_block(void (*kernel)(void**), void** p, unsigned block, int count, bool backwards) {
-  static std::vector<std::unique_ptr<char[]>> stacks;
-  constexpr size_t kStack = 1 << 16;
-  entry = kernel, params = p, blockIdx.x = block;
-  threads.clear();
-  threads.resize(count);
-  while (stacks.size() < threads.size()) stacks.emplace_back(new char[kStack]);
-  for (int left = count, rounds = 0; left > 0; ++rounds) {
-    if (rounds > 1000000) return 1;
-    for (volatile int i = 0; i < count; i = i + 1) {
-      const int t = backwards ? count - 1 - i : i;
-      Thread& thread = threads[t];
-      if (thread.done) continue;
-      self = &thread, threadIdx.x = t;
-      if (_setjmp(scheduler) == 0) {
-        if (thread.started) _longjmp(thread.at, 1);
-        thread.started = true;
-        getcontext(&thread.context);
-        thread.context.uc_stack = {stacks[t].get(), 0, kStack};
-        thread.context.uc_link = nullptr;
-        makecontext(&thread.context, body, 0);
-        setcontext(&thread.context);
-      }
-      if (self->done) --left;
-    }
-  }
-  for (const Thread& t : threads) {
-    if (!t.open.empty()) return 2;
-  }
-  return 0;
-}
+static Lane& self() { return lanes[threadIdx.x]; }
+static Lane& other(int lane) { return lanes[threadIdx.x / 32 * 32 + lane]; }
 template <int kBytes> void copy_async(void* to, const void* from, bool inside) {
   if ((size_t)to % kBytes != 0 || (size_t)from % kBytes != 0) { fputs("misaligned copy\n", stderr); abort(); }
-  self->open.push_back({to, from, kBytes, inside});
+  self().open.push_back({to, from, kBytes, inside});
 }
-void commit_copies() { self->committed.push_back(std::move(self->open)); self->open.clear(); }
+void commit_copies() { self().committed.push_back(std::move(self().open)); self().open.clear(); }
 template <int kPending> void wait_for_copies() {
-  for (; self->committed.size() > kPending; self->committed.pop_front()) {
-    for (const Copy& c : self->committed.front()) {
+  for (; self().committed.size() > kPending; self().committed.pop_front()) {
+    for (const Copy& c : self().committed.front()) {
       if (c.inside) memcpy(c.to, c.from, c.bytes); else memset(c.to, 0, c.bytes);
     }
   }
 }
 static void matrices(u32 (&x)[4], const void* row, bool transposed) {
   if ((size_t)row % 16 != 0) { fputs("misaligned row\n", stderr); abort(); }
-  self->row = row;
-  sync_warp();
+  self().row = row;
+  __syncwarp();
   for (int i = 0; i < 4; ++i) {
     u16 pair[2];
     for (int j = 0; j < 2; ++j) {
@@ -109,16 +53,16 @@ static void matrices(u32 (&x)[4], const void* row, bool transposed) {
     }
     x[i] = pair[0] | (u32)pair[1] << 16;
   }
-  sync_warp();
+  __syncwarp();
 }
 void load_matrices(u32 (&x)[4], const void* row) { matrices(x, row, false); }
 void load_matrices_transposed(u32 (&x)[4], const void* row) { matrices(x, row, true); }
 u32 to_tf32(u32 x) { return (x + 0x1000) & 0xffffe000; }
 template <int kDepth, class Element> void multiply_as(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1, Element element) {
   constexpr int kHalf = kDepth / 2, kPacked = kDepth / 8;
-  memcpy(self->a, a, sizeof a);
-  self->b[0] = b0, self->b[1] = b1;
-  sync_warp();
+  memcpy(self().a, a, sizeof a);
+  self().b[0] = b0, self().b[1] = b1;
+  __syncwarp();
   for (int i = 0; i < 4; ++i) {
     const int row = lane() / 4 + i / 2 * 8, col = lane() % 4 * 2 + i % 2;
     double sum = c[i];
@@ -129,7 +73,7 @@ template <int kDepth, class Element> void multiply_as(float (&c)[4], const u32 (
     }
     c[i] = (float)sum;
   }
-  sync_warp();
+  __syncwarp();
 }
 void multiply(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1, float) {
   multiply_as<8>(c, a, b0, b1, [](u32 x, int) { return (x & 0x1fff) == 0 ? __uint_as_float(x) : NAN; });
@@ -209,31 +153,24 @@ Case plain(const test::BoundOp& op, const MmaTile& tile) {
   return c;
 }
 
-void run(std::vector<Case>& cases, const std::string& name) {
-  std::vector<Generated> kernels;
+void run(std::vector<Case>& cases) {
+  test::KernelsOnHost host(kWarps);
   for (Case& c : cases) {
     const size_t at = c.kernel.helpers.find(kMmaInstructions);
     ASSERT_NE(at, std::string::npos);
     c.kernel.helpers.erase(at, std::strlen(kMmaInstructions));
-    kernels.push_back(c.kernel);
+    host.add(c.kernel);
   }
-  void* const library = load_host_text(name, host_text(kernels, kWarps));
-  ASSERT_NE(library, nullptr) << dlerror();
-  auto* const run_block =
-      reinterpret_cast<int (*)(void (*)(void**), void**, unsigned, int, bool)>(dlsym(library, "run_block"));
-  const base::FlushSubnormals flush;
+  ASSERT_TRUE(host.build());
   for (size_t i = 0; i < cases.size(); ++i) {
     const Case& c = cases[i];
     SCOPED_TRACE(c.name);
     std::vector<Buffer> buffers;
     for (const Tensor& t : c.operands) buffers.emplace_back(t);
     for (const Tensor& t : c.expected) buffers.emplace_back(t.bytes());
-    std::vector<void*> params;
-    for (const Generated::Param& p : c.kernel.params) params.push_back(buffers[static_cast<size_t>(p.buffer)].data());
-    auto* const kernel = reinterpret_cast<void (*)(void**)>(dlsym(library, ("k" + std::to_string(i)).c_str()));
-    for (int64_t b = 0; b < c.kernel.blocks; ++b) {
-      ASSERT_EQ(run_block(kernel, params.data(), static_cast<unsigned>(b), c.kernel.threads, b % 2 == 1), 0);
-    }
+    std::vector<void*> addresses;
+    for (const Buffer& b : buffers) addresses.push_back(b.data());
+    host.run(i, addresses);
     for (const Buffer& b : buffers) ASSERT_TRUE(b.intact()) << "wrote outside a buffer";
     for (size_t r = 0; r < c.expected.size(); ++r) {
       const Tensor got(TensorView(c.expected[r].type(), buffers[c.operands.size() + r].data()));
@@ -241,7 +178,6 @@ void run(std::vector<Case>& cases, const std::string& name) {
         ASSERT_EQ(got.at(k), c.expected[r].at(k)) << "result " << r << " at " << k;
     }
   }
-  dlclose(library);
 }
 
 struct Types {
@@ -266,7 +202,7 @@ TEST(CudaMmaText, EveryTileIsExactOnWholeNumbers) {
       }
     }
   }
-  run(cases, "tiles");
+  run(cases);
 }
 
 TEST(CudaMmaText, EveryShapeIsExactOnWholeNumbers) {
@@ -288,7 +224,7 @@ TEST(CudaMmaText, EveryShapeIsExactOnWholeNumbers) {
     add({6, 64, 32}, {6, 64, 32}, false, true);
     add({64, 33}, {64, 65}, true, false);
   }
-  run(cases, "shapes");
+  run(cases);
 }
 
 // The results of epilogues, bit for bit: the products are exact.
@@ -323,7 +259,7 @@ TEST(CudaMmaText, EpiloguesHaveTheBitsOfTheirOpsOneByOne) {
     }
   }
   ASSERT_FALSE(cases.empty());
-  run(cases, "epilogues");
+  run(cases);
 }
 
 }  // namespace

@@ -1,5 +1,4 @@
-// The text of the pointwise kernels, run without a GPU: compiled for this processor, with a few lines of C++ for what
-// is the GPU's own, it gives the bits of the CPU kernels. That the GPU computes what the text says is for tests/cuda.
+// The text of the pointwise kernels, run without a GPU, gives the bits of the CPU kernels.
 #include <bit>
 #include <cmath>
 #include <random>
@@ -8,7 +7,7 @@
 #include "aicf/error.h"
 #include "backend/cuda/code.h"
 #include "backend/cuda/kernels.h"
-#include "backend/cuda_host_text.h"
+#include "backend/cuda_on_host.h"
 #include "ops/defs.h"
 #include "ops/kernel_run.h"
 
@@ -116,32 +115,23 @@ const Kernel* kernel_of(const std::vector<Kernel>& table, const test::BoundOp& o
   return nullptr;
 }
 
-Tensor run_on_host(const Case& c, const Generated& g, void* library) {
-  auto* const fn = reinterpret_cast<void (*)(void**)>(dlsym(library, ("k" + std::to_string(c.kernel)).c_str()));
-  auto* const block = static_cast<uint32_t*>(dlsym(library, "blockIdx"));
-  auto* const thread = static_cast<uint32_t*>(dlsym(library, "threadIdx"));
+Tensor run_on_host(const Case& c, const test::KernelsOnHost& kernels) {
   std::vector<std::unique_ptr<test::GuardedBuffer>> buffers;
   for (const Tensor& t : c.operands) {
     buffers.push_back(std::make_unique<test::GuardedBuffer>(t.bytes()));
     std::memcpy(buffers.back()->data(), t.data(), t.bytes());
   }
   buffers.push_back(std::make_unique<test::GuardedBuffer>(c.op.out[0].bytes()));
-  std::vector<void*> params;
-  for (const Generated::Param& p : g.params) params.push_back(buffers[p.buffer]->data());
-  const base::FlushSubnormals flush;
-  for (int64_t b = 0; b < g.blocks; ++b) {
-    for (int t = 0; t < g.threads; ++t) {
-      *block = static_cast<uint32_t>(b), *thread = static_cast<uint32_t>(t);
-      fn(params.data());
-    }
-  }
+  std::vector<void*> addresses;
+  for (const auto& buffer : buffers) addresses.push_back(buffer->data());
+  kernels.run(c.kernel, addresses);
   for (const auto& buffer : buffers) EXPECT_TRUE(buffer->intact()) << c.op.text() << ": wrote outside a buffer";
   return Tensor(TensorView(c.op.out[0], buffers.back()->data()));
 }
 
 TEST(CudaPointwiseText, HasTheBitsOfTheCpuKernels) {
   std::vector<Case> cases = all_cases();
-  std::vector<Generated> kernels;
+  test::KernelsOnHost kernels;
   std::erase_if(cases, [&](Case& c) {
     const Kernel* kernel = kernel_of(kernel_table(), c.op);
     if (kernel == nullptr) {
@@ -151,17 +141,15 @@ TEST(CudaPointwiseText, HasTheBitsOfTheCpuKernels) {
       return true;
     }
     const PreparedKernel prepared = kernel->prepare(c.op.query());
-    c.kernel = kernels.size();
-    kernels.push_back(static_cast<const Code&>(*prepared.code).kernels.at(0));
+    c.kernel = kernels.add(static_cast<const Code&>(*prepared.code).kernels.at(0));
     return false;
   });
-  void* const loaded = load_host_text("kernels", host_text(kernels));
-  ASSERT_NE(loaded, nullptr) << dlerror();
+  ASSERT_TRUE(kernels.build());
   for (const Case& c : cases) {
     std::vector<const Tensor*> operands;
     for (const Tensor& t : c.operands) operands.push_back(&t);
     const Tensor want = test::run_kernel(c.op, *kernel_of(cpu::kernel_table(), c.op), operands, {})[0];
-    const Tensor got = run_on_host(c, kernels[c.kernel], loaded);
+    const Tensor got = run_on_host(c, kernels);
     const size_t size = size_of(want.dtype());
     for (int64_t i = 0; i < want.elements(); ++i) {
       const auto byte = static_cast<size_t>(i) * size;
@@ -172,7 +160,6 @@ TEST(CudaPointwiseText, HasTheBitsOfTheCpuKernels) {
       ASSERT_TRUE(same || nan) << c.op.text() << " at " << i << ": " << got.at(i) << ", on the CPU " << want.at(i);
     }
   }
-  dlclose(loaded);
 }
 
 TEST(CudaPointwiseText, MovesSixteenBytes) {
@@ -186,9 +173,9 @@ TEST(CudaPointwiseText, MovesSixteenBytes) {
   EXPECT_TRUE(has(body({{bf16, {5, 77}}, {bf16, {5, 77}}}), "load_pack<8>(x1 + (i), count)"));
   // A row is loaded in packs too, a column once; where packs cross the ends of rows, element by element.
   EXPECT_TRUE(has(body({{f32, {3, 400}}, {f32, {400}}}), "load_pack<4>(x1 + (c1))"));
-  EXPECT_TRUE(has(body({{f32, {3, 400}}, {f32, {3, 1}}}), "const float a1 = x1[c0];"));
+  EXPECT_TRUE(has(body({{f32, {3, 400}}, {f32, {3, 1}}}), "const float p0 = x1[c0];"));
   const std::string odd = body({{f32, {4, 7}}, {f32, {7}}});
-  EXPECT_TRUE(has(odd, "load_pack<4>(x0 + (i))") && has(odd, "const float v1 = x1[d1];")) << odd;
+  EXPECT_TRUE(has(odd, "load_pack<4>(x0 + (i))") && has(odd, "const float t0 = x1[d1];")) << odd;
   // 64-bit indices where 32 do not hold them.
   EXPECT_TRUE(has(body({{i32, {int64_t{1} << 31}}, {i32, {}}}), "const u64 i"));
   EXPECT_TRUE(has(body({{i32, {(int64_t{1} << 31) - 1}}, {i32, {}}}), "const u32 i"));
