@@ -17,10 +17,10 @@ namespace aicf::backend::cuda {
 ops::Loops plain_loops(DType result, int64_t elements);
 int product_node(const ops::Loops& loops);
 
-// A thread loads for several pairs at once, then computes and writes: in one loop each pair would wait for its own
-// loads, for a result may have the storage of an operand. The names that its statements read: `count` sums of the pair,
-// 1 or 2, in v[q][0] and v[q][1], of element `at_element`, row `outer` and column `inner` of all rows and columns; `p`,
-// the pair's number in the group.
+// A thread loads for several pairs at once, before the sums if it is for all of them, then computes and writes: in one
+// loop each pair would wait for its own loads, for a result may have the storage of an operand. The names that its
+// statements read: `count` sums of the pair, 1 or 2, in v[q][0] and v[q][1], of element `at_element`, row `outer` and
+// column `inner` of all rows and columns; `p`, the pair's number in the group.
 class EpilogueText {
  public:
   // Rows have `columns` elements. Operand k is buffer k of the launch, result r buffer first_result + r.
@@ -40,7 +40,7 @@ class EpilogueText {
   const std::string& compute() const { return compute_; }   // of a pair, with its writes
 
  private:
-  enum class Access { none, once, pack, repeated, apart };
+  enum class Access { none, pack, repeated, apart };
 
   void find_axes(int64_t columns);
   void find_accesses();

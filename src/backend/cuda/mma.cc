@@ -86,18 +86,26 @@ Generated mma_kernel(const MmaProblem& problem, const MmaTile& tile, const Epilo
   const int pairs = tile.inner == 1 ? tile.bm / tile.m / 16 * (tile.bn / tile.n / 8) * 2
                                     : std::max(1, tile.bm * tile.bn / 2 / tile.threads());
   const int group = epilogue.group(pairs);
-  g.body = matrices_of(grid) + kMmaPrologue + epilogue.once() + kMmaLoop;
-  g.body +=
-      fmt::format("#pragma unroll\nfor (int first = 0; first < Q; first += {}) {{\n{}", group, epilogue.arrays(group));
-  const std::string pair = fmt::format(
-      "const int q = first + p;\n{0}if (count == 0) continue;\n"
-      "const {1} outer = ({1})batch * {2} + ({1})row, inner = ({1})column, at_element = outer * {3} + inner;\n",
-      kMmaPair, epilogue.index().type(), epilogue.index().number(grid.m), epilogue.index().number(grid.n));
-  if (!epilogue.loads().empty()) {
-    g.body += fmt::format("#pragma unroll\nfor (int p = 0; p < {}; ++p) {{\n{}{}}}\n", group, pair, epilogue.loads());
+  const auto for_pairs = [&](const std::string& text) {
+    if (text.empty()) return text;
+    return fmt::format(
+        "#pragma unroll\nfor (int p = 0; p < {0}; ++p) {{\nconst int q = first + p;\n{1}if (count == 0) continue;\n"
+        "const {2} outer = ({2})batch * {3} + ({2})row, inner = ({2})column, at_element = outer * {4} + "
+        "inner;\n{5}}}\n",
+        group, kMmaPair, epilogue.index().type(), epilogue.index().number(grid.m), epilogue.index().number(grid.n),
+        text);
+  };
+  const std::string loads = epilogue.arrays(group) + for_pairs(epilogue.loads()),
+                    compute = for_pairs(epilogue.compute());
+  g.body = matrices_of(grid) + kMmaPrologue + epilogue.once();
+  if (group == pairs) {
+    // Few enough to be under way while the sums are formed.
+    g.body += "constexpr int first = 0;\n" + loads + kMmaLoop + compute;
+  } else {
+    g.body += kMmaLoop;
+    g.body +=
+        fmt::format("#pragma unroll\nfor (int first = 0; first < Q; first += {}) {{\n{}{}}}\n", group, loads, compute);
   }
-  g.body +=
-      fmt::format("#pragma unroll\nfor (int p = 0; p < {}; ++p) {{\n{}{}}}\n}}\n", group, pair, epilogue.compute());
   return g;
 }
 

@@ -63,6 +63,7 @@ constexpr int padded(int cols, bool inner) { return kWide && inner ? cols + 4 : 
 constexpr int A_PITCH = padded(A_COLS, !TA), B_PITCH = padded(B_COLS, TB);
 constexpr int A_TILE = A_ROWS * A_PITCH, B_TILE = B_ROWS * B_PITCH;
 constexpr int KT = (K + BK - 1) / BK;
+constexpr int Q = WK == 1 ? MI * NI * 2 : (BM * BN / 2 + kThreads - 1) / kThreads;  // pairs of sums of a thread
 constexpr int PITCH = BN + 8;  // of sums in shared memory
 constexpr int kTileBytes = STAGES * (A_TILE + B_TILE) * (int)sizeof(In), kSumBytes = WK > 1 ? WK * BM * PITCH * 4 : 0;
 constexpr int kShared = kTileBytes > kSumBytes ? kTileBytes : kSumBytes;
@@ -211,7 +212,6 @@ for (int kt = 0; kt < KT; ++kt) {
   stage = stage + 1 == STAGES ? 0 : stage + 1;
   last = last + 1 == STAGES ? 0 : last + 1;
 }
-constexpr int Q = WK == 1 ? MI * NI * 2 : (BM * BN / 2 + kThreads - 1) / kThreads;
 float v[Q][2];
 if constexpr (WK == 1) {
 #pragma unroll
