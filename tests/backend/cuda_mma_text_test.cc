@@ -5,6 +5,8 @@
 #include <cstring>
 #include <random>
 
+#include "aicf/error.h"
+#include "backend/cuda/kernels.h"
 #include "backend/cuda/mma.h"
 #include "backend/cuda/mma_text.h"
 #include "backend/cuda_on_host.h"
@@ -114,6 +116,7 @@ struct Case {
   std::string name;
   Generated kernel;
   std::vector<Tensor> operands, expected;
+  Tensor product = {};  // of a kernel that reads it from memory: from a result or from the workspace, which is last
 };
 
 Tensor whole_numbers(const TensorType& type, uint32_t seed) {
@@ -157,8 +160,7 @@ void run(std::vector<Case>& cases) {
   test::KernelsOnHost host(kWarps);
   for (Case& c : cases) {
     const size_t at = c.kernel.helpers.find(kMmaInstructions);
-    ASSERT_NE(at, std::string::npos);
-    c.kernel.helpers.erase(at, std::strlen(kMmaInstructions));
+    if (at != std::string::npos) c.kernel.helpers.erase(at, std::strlen(kMmaInstructions));
     host.add(c.kernel);
   }
   ASSERT_TRUE(host.build());
@@ -168,6 +170,11 @@ void run(std::vector<Case>& cases) {
     std::vector<Buffer> buffers;
     for (const Tensor& t : c.operands) buffers.emplace_back(t);
     for (const Tensor& t : c.expected) buffers.emplace_back(t.bytes());
+    buffers.emplace_back(c.product.bytes());
+    for (const Generated::Param& p : c.kernel.params) {
+      const bool reads = p.declaration.starts_with("const ") && p.buffer >= static_cast<int>(c.operands.size());
+      if (reads) std::memcpy(buffers[static_cast<size_t>(p.buffer)].data(), c.product.data(), c.product.bytes());
+    }
     std::vector<void*> addresses;
     for (const Buffer& b : buffers) addresses.push_back(b.data());
     host.run(i, addresses);
@@ -227,38 +234,78 @@ TEST(CudaMmaText, EveryShapeIsExactOnWholeNumbers) {
   run(cases);
 }
 
-// The results of epilogues, bit for bit: the products are exact.
+// The matmul of an epilogue's region.
+test::BoundOp product_of(const ir::Graph& region) {
+  for (const ir::Op& op : region.ops()) {
+    if (op.def == &ops::matmul_def) return test::bind(region, op);
+  }
+  throw InternalError("no matmul");
+}
+
+// A sample on whole numbers, and what comes of it on the CPU: the product is exact.
+Case on_whole_numbers(const ir::Sample& sample) {
+  Case c;
+  c.name = sample.name;
+  test::TensorMap feeds;
+  for (size_t i = 0; i < sample.inputs.size(); ++i) {
+    c.operands.push_back(whole_numbers(sample.inputs[i], static_cast<uint32_t>(i + 1)));
+  }
+  size_t operand = 0;
+  for (ir::ValueId v = 0; v < sample.region->num_values(); ++v) {
+    if (sample.region->is_external(v)) feeds[sample.region->value(v).name] = c.operands[operand++];
+  }
+  const test::TensorMap results = test::interpret(*sample.region, feeds);
+  for (const ir::Output& o : sample.region->outputs()) c.expected.push_back(results.at(o.name));
+  return c;
+}
+
+std::vector<ir::Sample> epilogues() {
+  std::vector<ir::Sample> samples = ops::fused_def.samples();
+  std::erase_if(samples,
+                [](const ir::Sample& s) { return ops::loops_of(*s.region)->kind != ops::Loops::Kind::epilogue; });
+  return samples;
+}
+
 TEST(CudaMmaText, EpiloguesHaveTheBitsOfTheirOpsOneByOne) {
   std::vector<Case> cases;
-  for (const ir::Sample& sample : ops::fused_def.samples()) {
-    const std::optional<ops::Loops> loops = ops::loops_of(*sample.region);
-    if (loops->kind != ops::Loops::Kind::epilogue) continue;
-    Case c;
-    test::TensorMap feeds;
-    for (size_t i = 0; i < sample.inputs.size(); ++i) {
-      c.operands.push_back(whole_numbers(sample.inputs[i], static_cast<uint32_t>(i + 1)));
-    }
-    size_t operand = 0;
-    for (ir::ValueId v = 0; v < sample.region->num_values(); ++v) {
-      if (sample.region->is_external(v)) feeds[sample.region->value(v).name] = c.operands[operand++];
-    }
-    const test::TensorMap results = test::interpret(*sample.region, feeds);
-    for (const ir::Output& o : sample.region->outputs()) c.expected.push_back(results.at(o.name));
-    const ops::Loops::Node& product = loops->nodes[static_cast<size_t>(product_node(*loops))];
-    std::vector<TensorType> in;
-    for (int factor : product.factors) in.push_back(sample.inputs[static_cast<size_t>(factor)]);
-    const auto out = ops::matmul_def.infer({ops::matmul_def, in, product.attrs, nullptr});
-    const MmaProblem problem = mma_problem({ops::matmul_def, product.attrs, in, out});
+  for (const ir::Sample& sample : epilogues()) {
+    const ops::Loops loops = *ops::loops_of(*sample.region);
+    const MmaProblem problem = mma_problem(product_of(*sample.region).query());
     for (const MmaChoice& choice : possible_tiles(problem)) {
-      Case of_tile = c;
-      of_tile.name = sample.name + " by " + choice.tile.name();
-      of_tile.kernel =
-          mma_kernel(problem, choice.tile, EpilogueText(*loops, problem.grid.n, static_cast<int>(sample.inputs.size())),
-                     of_tile.name);
-      cases.push_back(std::move(of_tile));
+      Case c = on_whole_numbers(sample);
+      c.name += " by " + choice.tile.name();
+      const EpilogueText epilogue(loops, problem.grid.n, static_cast<int>(sample.inputs.size()));
+      c.kernel = mma_kernel(problem, choice.tile, epilogue, c.name);
+      cases.push_back(std::move(c));
     }
   }
   ASSERT_FALSE(cases.empty());
+  run(cases);
+}
+
+// The kernel that follows the library's, from where that writes its result.
+TEST(CudaMmaText, AfterTheLibraryTooEpiloguesHaveTheBitsOfTheirOpsOneByOne) {
+  std::vector<Case> cases;
+  bool from_result = false;
+  for (const ir::Sample& sample : epilogues()) {
+    Case c = on_whole_numbers(sample);
+    test::BoundOp op{&ops::fused_def, {}, sample.inputs, {}, sample.region};
+    for (const Tensor& t : c.expected) op.out.push_back(t.type());
+    const auto kernel = std::find_if(kernel_table().begin(), kernel_table().end(), [](const Kernel& k) {
+      return std::string_view(k.variant) == "epilogue cublasLt";
+    });
+    ASSERT_TRUE(kernel->accepts(op.query())) << sample.name;
+    const PreparedKernel prepared = kernel->prepare(op.query());
+    const auto& code = static_cast<const Code&>(*prepared.code);
+    ASSERT_TRUE(code.library && code.kernels.size() == 1 && !prepared.guardable) << sample.name;
+    c.kernel = code.kernels[0];
+    // Its first two operands are the factors.
+    c.product = on_cpu(product_of(*sample.region), {c.operands[0], c.operands[1]})[0];
+    EXPECT_TRUE(prepared.workspace_bytes == 0 || prepared.workspace_bytes >= c.product.bytes());
+    from_result = from_result || prepared.workspace_bytes == 0;
+    cases.push_back(std::move(c));
+  }
+  EXPECT_TRUE(from_result);
   run(cases);
 }
 
