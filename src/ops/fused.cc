@@ -269,6 +269,11 @@ std::vector<ir::Sample> epilogue_samples() {
                const Value y = product(v, false) + v[2];
                return Values{y, tanh(y)};
              }),
+      sample("the_product_itself", floats({{18, 24}, {24, 10}}),
+             [&](Values v) {
+               const Value y = product(v, false);
+               return Values{sigmoid(y), y};
+             }),
       sample("batched", floats({{3, 9, 20}, {3, 11, 20}, {3, 9, 11}}),
              [&](Values v) { return Values{product(v, true) * 0.25 + v[2]}; }),
       sample("the_update_of_a_weight", floats({{30, 12}, {30, 20}, {12, 20}, {12, 20}, {}}),

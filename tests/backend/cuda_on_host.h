@@ -10,6 +10,7 @@
 #include <fstream>
 #include <regex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backend/cuda/code.h"
@@ -141,6 +142,10 @@ template <class... P, size_t... i> void call(void (*kernel)(P...), void** p, std
 
 class KernelsOnHost {
  public:
+  // `more` follows the prelude: further instructions.
+  explicit KernelsOnHost(std::string more = {}) : more_(std::move(more)) {}
+  KernelsOnHost(const KernelsOnHost&) = delete;
+  KernelsOnHost& operator=(const KernelsOnHost&) = delete;
   ~KernelsOnHost() {
     if (library_ != nullptr) dlclose(library_);
   }
@@ -178,7 +183,7 @@ class KernelsOnHost {
 
  private:
   std::string text() const {
-    std::string text = std::string(kHostText) + backend::cuda::kPrelude;
+    std::string text = std::string(kHostText) + backend::cuda::kPrelude + more_;
     for (size_t k = 0; k < kernels_.size(); ++k) {
       const backend::cuda::Generated& g = kernels_[k];
       const std::string name = std::to_string(k);
@@ -197,6 +202,7 @@ class KernelsOnHost {
     return std::regex_replace(text, kPragma, "");
   }
 
+  const std::string more_;
   std::vector<backend::cuda::Generated> kernels_;
   void* library_ = nullptr;
 };

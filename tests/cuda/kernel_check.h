@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <list>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -44,8 +45,8 @@ class KernelCheck {
     EXPECT_GT(accepting, 0) << c.text() << ": no CUDA kernel accepts " << op.text();
   }
 
-  // Links all in one program, then runs them. Within the CPU's bits, NaN payloads apart; matmul within `matmul_ulps` ·
-  // eps · √K of the CPU's result, relative to its length.
+  // Links all in one program, then runs them. Within the CPU's bits, NaN payloads apart; matmul, and what a region
+  // computes from one, within `matmul_ulps` · eps · √K of the CPU's result, relative to its length.
   void run(double matmul_ulps = 8) {
     std::vector<backend::PreparedKernel*> kernels;
     for (Job& job : jobs_) kernels.push_back(&job.prepared);
@@ -194,8 +195,9 @@ class KernelCheck {
     for (const Tensor& t : job.operands) operands.push_back(&t);
     const std::vector<Tensor> want = run_kernel(job.op, *cpu, operands, {}, job.c.sample.same_as);
     for (size_t o = 0; o < want.size(); ++o) {
-      if (std::string_view(job.c.def->name) == "matmul" && is_float(want[o].dtype())) {
-        compare_lengths(job, job.first[o], want[o]);
+      const std::optional<Product> product = product_of(job);
+      if (product && is_float(want[o].dtype())) {
+        compare_lengths(job, *product, job.first[o], want[o]);
       } else {
         compare_bits(job, job.first[o], want[o]);
       }
@@ -216,19 +218,36 @@ class KernelCheck {
     }
   }
 
-  void compare_lengths(const Job& job, const Tensor& got, const Tensor& want) const {
+  // The matmul that the job is, or the one in its region.
+  struct Product {
+    double k = 1;  // of its inner axis
+    bool tf32 = false;
+  };
+  static std::optional<Product> product_of(const Job& job) {
+    const auto of = [](const TensorType& a, const ir::Attrs& attrs) {
+      const Shape& shape = a.shape;
+      const int64_t k = shape[shape.rank() - (attrs.get_bool("ta") ? 2 : 1)];
+      return Product{static_cast<double>(std::max<int64_t>(1, k)), attrs.get_string("compute", "") == "tf32"};
+    };
+    const auto is_matmul = [](const ir::OpDef& def) { return std::string_view(def.name) == "matmul"; };
+    if (is_matmul(*job.c.def)) return of(job.op.in[0], job.op.attrs);
+    if (job.op.region == nullptr) return std::nullopt;
+    for (const ir::Op& op : job.op.region->ops()) {
+      if (is_matmul(*op.def)) return of(job.op.region->type(op.inputs[0]), op.attrs);
+    }
+    return std::nullopt;
+  }
+
+  void compare_lengths(const Job& job, const Product& product, const Tensor& got, const Tensor& want) const {
     double error = 0, length = 0;
     for (int64_t i = 0; i < want.elements(); ++i) {
       error += std::pow(got.at(i) - want.at(i), 2);
       length += std::pow(want.at(i), 2);
     }
-    const double k = std::max(1.0, cost(job).flops / 2 / static_cast<double>(std::max<int64_t>(1, want.elements())));
-    const bool tf32 = job.op.attrs.get_string("compute", "") == "tf32";
-    const double eps = std::max(epsilon(want.dtype()), tf32 ? 0x1p-11 : 0);
-    EXPECT_LE(std::sqrt(error), ulps_ * eps * std::sqrt(k * length) + smallest_normal(want.dtype()))
-        << job.where << ": K = " << k << ", length " << std::sqrt(length);
+    const double eps = std::max(epsilon(want.dtype()), product.tf32 ? 0x1p-11 : 0);
+    EXPECT_LE(std::sqrt(error), ulps_ * eps * std::sqrt(product.k * length) + smallest_normal(want.dtype()))
+        << job.where << ": K = " << product.k << ", length " << std::sqrt(length);
   }
-  static ir::Cost cost(const Job& job) { return job.c.def->cost(job.op.in, job.op.out, job.op.attrs); }
 
   std::list<Job> jobs_;
   std::set<size_t> granted_;

@@ -34,6 +34,9 @@ struct Generated {
   int64_t blocks = 0;
   int threads = 256;
   int shared_bytes = 0;  // declared in the text, at most
+  // Blocks that are to fit a multiprocessor; 0: as many as the compiler sees fit. 1 gives each thread all the registers
+  // that it can use, so that many loads are in flight.
+  int min_blocks = 0;
 
   // Filled in by the linker.
   const void* function = nullptr;  // of a kernel loaded on the device
@@ -41,12 +44,10 @@ struct Generated {
 };
 
 struct Code : DeviceCode {
-  // Run one after another.
+  // Run one after another, after the library's work if there is any.
   std::vector<Generated> kernels;
-  // Instead of kernels: enqueues work on the stream and nothing else. Throws Error when the library refuses. Buffers
-  // are as in KernelArgs.
+  // Enqueues work on the stream and nothing else. Throws Error when the library refuses. Buffers are as in KernelArgs.
   std::function<void(cudaStream_t stream, void* const* buffers)> library;
-  std::string library_name;
 };
 
 // A prepared kernel of generated code. An empty list is nothing to do.

@@ -22,7 +22,9 @@ constexpr const char* kOptions[] = {"--std=c++17",     "--fmad=false",     "-ftz
 // The kernel stands among its helpers, so that it finds its own and none of another kernel's.
 std::string definition(const Generated& kernel, const std::string& name) {
   std::string text = "namespace in_" + name + " {\n" + kernel.helpers;
-  text += fmt::format("extern \"C\" __global__ void __launch_bounds__({}) {}(", kernel.threads, name);
+  const std::string bounds = kernel.min_blocks == 0 ? fmt::format("{}", kernel.threads)
+                                                    : fmt::format("{}, {}", kernel.threads, kernel.min_blocks);
+  text += fmt::format("extern \"C\" __global__ void __launch_bounds__({}) {}(", bounds, name);
   if (kernel.table) text += fmt::format("const __grid_constant__ Table<{}> table, ", kernel.params.size());
   for (const Generated::Param& p : kernel.params) text += kernel.table ? "" : p.declaration + ", ";
   return text + "const u8* guard) {\nif (guard && !*guard) return;\n" + kernel.body + "}\n}\n";

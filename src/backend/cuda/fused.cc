@@ -112,6 +112,18 @@ std::vector<std::string> coordinate_names(const ops::Loops& loops, const char* p
   return list;
 }
 
+void give_an_axis(ops::Loops& loops) {
+  if (!loops.dims.empty()) return;
+  loops.dims = {1};
+  loops.first_reduced = loops.end_reduced = 1;
+  for (Node& node : loops.nodes) {
+    const bool placed = node.kind == Node::Kind::load || node.kind == Node::Kind::index ||
+                        node.kind == Node::Kind::bits || node.kind == Node::Kind::product;
+    if (placed) node.place.strides = {0};
+  }
+  for (ops::Loops::Result& result : loops.results) result.place.strides = {0};
+}
+
 namespace {
 
 bool accepts(const KernelQuery& query) {
@@ -120,18 +132,6 @@ bool accepts(const KernelQuery& query) {
   const auto loops = ops::loops_of(*query.region);
   return loops && loops->kind != ops::Loops::Kind::epilogue &&
          std::none_of(loops->nodes.begin(), loops->nodes.end(), [](const Node& n) { return n.dtype == f64; });
-}
-
-// Loops of one element have no axes; the generators want one.
-void give_an_axis(ops::Loops& loops) {
-  if (!loops.dims.empty()) return;
-  loops.dims = {1};
-  loops.first_reduced = loops.end_reduced = 1;
-  for (Node& node : loops.nodes) {
-    if (node.kind == Node::Kind::load || node.kind == Node::Kind::index || node.kind == Node::Kind::bits)
-      node.place.strides = {0};
-  }
-  for (ops::Loops::Result& result : loops.results) result.place.strides = {0};
 }
 
 PreparedKernel prepare(const KernelQuery& query) {
@@ -157,6 +157,7 @@ PreparedKernel prepare(const KernelQuery& query) {
 
 void register_fused(KernelTable& table) {
   table.push_back({.op = "fused", .variant = "loops", .accepts = accepts, .prepare = prepare});
+  add_epilogue_kernels(table);
 }
 
 }  // namespace aicf::backend::cuda

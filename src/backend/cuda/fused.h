@@ -12,6 +12,9 @@
 
 namespace aicf::backend::cuda {
 
+// Loops of one element have no axes; the generators want one.
+void give_an_axis(ops::Loops& loops);
+
 // What the kernels of one region share: its buffers, and the workspace that they hand partial results on in.
 class RegionKernels {
  public:

@@ -15,6 +15,9 @@ using KernelTable = std::vector<Kernel>;
 // Every pointwise op of ops.def, generated from the record's expression.
 void register_pointwise(KernelTable& table);
 
+// Of fused regions of a matmul and what follows it.
+void add_epilogue_kernels(KernelTable& table);
+
 // All of them (defined in kernels.cc).
 const KernelTable& kernel_table();
 

@@ -33,10 +33,7 @@ void launch(const Generated& kernel, void* const* buffers, const uint8_t* guard,
 void enqueue(const BoundLaunch& bound, cudaStream_t stream) {
   const auto* code = static_cast<const Code*>(bound.kernel->code.get());
   if (code == nullptr) return;
-  if (code->library) {
-    code->library(stream, bound.buffers);
-    return;
-  }
+  if (code->library) code->library(stream, bound.buffers);
   for (const Generated& kernel : code->kernels) launch(kernel, bound.buffers, bound.guard, stream);
 }
 

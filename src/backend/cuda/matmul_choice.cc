@@ -27,6 +27,9 @@ constexpr int kRepetitions = 7;
 // A later candidate must be so much faster to be taken: less is noise.
 constexpr double kFaster = 0.98;
 
+// Enqueues a matmul; false when it is refused.
+using Run = std::function<bool(cudaStream_t stream, void* const* buffers)>;
+
 // Stream, events and memory of its own: nothing that a program owns is touched.
 class Scratch {
  public:
@@ -48,10 +51,12 @@ class Scratch {
   // False when there is not that much memory.
   bool ok() const { return ok_; }
 
-  // Whether the algorithm runs at all. Library set-up that its first launch needs is done here.
-  bool runs(const Product& product, const Algorithm& algorithm) {
-    if (algorithm.workspace_bytes > workspace_bytes_ && !allocate(3, algorithm.workspace_bytes)) return false;
-    if (product.run(algorithm, buffers_, stream_) != CUBLAS_STATUS_SUCCESS) {
+  // The workspace's size; false when there is not that much memory.
+  bool reserve(size_t bytes) { return bytes <= workspace_bytes_ || allocate(3, bytes); }
+
+  // Whether it runs at all. Library set-up that its first launch needs is done here.
+  bool runs(const Run& run) {
+    if (!run(stream_, buffers_)) {
       cudaGetLastError();
       return false;
     }
@@ -60,12 +65,12 @@ class Scratch {
   }
 
   // Microseconds of one run inside a graph; nothing when it cannot be captured. REQUIRES: runs() was true.
-  std::optional<double> time(const Product& product, const Algorithm& algorithm) {
+  std::optional<double> time(const Run& run) {
     check(cudaEventRecord(begin_, stream_), "tuning");
-    product.run(algorithm, buffers_, stream_);
+    run(stream_, buffers_);
     const double once = elapsed();
     const int launches = std::clamp(static_cast<int>(kTimedMicroseconds / std::max(once, 1.0)), 1, kMostLaunches);
-    const std::unique_ptr<CUgraphExec_st, Destroy> graph(capture(product, algorithm, launches));
+    const std::unique_ptr<CUgraphExec_st, Destroy> graph(capture(run, launches));
     if (graph == nullptr) return std::nullopt;
     std::vector<double> times;
     for (int i = -1; i < kRepetitions; ++i) {  // the first warms up
@@ -105,10 +110,10 @@ class Scratch {
     return 1000.0 * static_cast<double>(milliseconds);
   }
 
-  cudaGraphExec_t capture(const Product& product, const Algorithm& algorithm, int launches) {
+  cudaGraphExec_t capture(const Run& run, int launches) {
     check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "tuning");
     bool ok = true;
-    for (int i = 0; i < launches && ok; ++i) ok = product.run(algorithm, buffers_, stream_) == CUBLAS_STATUS_SUCCESS;
+    for (int i = 0; i < launches && ok; ++i) ok = run(stream_, buffers_);
     cudaGraph_t graph = nullptr;
     ok = cudaStreamEndCapture(stream_, &graph) == cudaSuccess && ok;
     cudaGraphExec_t ready = nullptr;
@@ -161,10 +166,20 @@ class Budget {
   Clock::time_point begin_;
 };
 
+Run run_of(const Product& product, const Algorithm& algorithm) {
+  return [&](cudaStream_t stream, void* const* buffers) {
+    return product.run(algorithm, buffers, stream) == CUBLAS_STATUS_SUCCESS;
+  };
+}
+
+bool runs(Scratch& scratch, const Product& product, const Algorithm& algorithm) {
+  return scratch.reserve(algorithm.workspace_bytes) && scratch.runs(run_of(product, algorithm));
+}
+
 std::optional<Algorithm> by_estimate(const Product& product, Scratch& scratch) {
   for (const Algorithm& candidate : product.candidates(kEstimated)) {
     // Without memory to try it on, the library's word is all there is.
-    if (!scratch.ok() || scratch.runs(product, candidate)) return candidate;
+    if (!scratch.ok() || runs(scratch, product, candidate)) return candidate;
   }
   return std::nullopt;
 }
@@ -177,8 +192,8 @@ std::optional<Algorithm> by_measurement(const Product& product, Scratch& scratch
   for (const Algorithm& candidate : candidates) {
     if (timed == kTimed) break;
     if (best && budget.is_spent()) break;
-    if (!scratch.runs(product, candidate)) continue;
-    const std::optional<double> time = scratch.time(product, candidate);
+    if (!runs(scratch, product, candidate)) continue;
+    const std::optional<double> time = scratch.time(run_of(product, candidate));
     if (!time) continue;
     ++timed;
     if (best && *time >= kFaster * best_time) continue;
@@ -192,7 +207,7 @@ std::optional<Algorithm> from_disk(const Product& product, Scratch& scratch, con
   Algorithm known;
   if (!from_hex(read_cache("matmul", key), known.algo)) return std::nullopt;
   // Without memory to try it on, that it ran before is all there is.
-  if (!product.fits(known) || (scratch.ok() && !scratch.runs(product, known))) return std::nullopt;
+  if (!product.fits(known) || (scratch.ok() && !runs(scratch, product, known))) return std::nullopt;
   return known;
 }
 
@@ -210,16 +225,43 @@ std::optional<Algorithm> choose_anew(const Product& product, const MatmulBytes& 
   return best;
 }
 
+// Two timings at once would disturb each other.
+std::mutex& timing() {
+  static std::mutex mutex;
+  return mutex;
+}
+
 }  // namespace
 
+std::optional<int> fastest(const std::vector<MatmulRun>& ways, const MatmulBytes& bytes, size_t workspace_bytes,
+                           const Tuning& tuning) {
+  const std::lock_guard<std::mutex> lock(timing());
+  const Budget budget(tuning.budget_s);
+  if (budget.is_spent()) return std::nullopt;
+  Scratch scratch(bytes);
+  if (!scratch.ok() || !scratch.reserve(workspace_bytes)) return std::nullopt;
+  std::optional<int> best;
+  double best_time = 0;
+  for (size_t i = 0; i < ways.size(); ++i) {
+    const Run run = [&](cudaStream_t stream, void* const* buffers) {
+      ways[i](stream, buffers);
+      return true;
+    };
+    scratch.runs(run);
+    const std::optional<double> time = scratch.time(run);
+    if (!time || (best && *time >= kFaster * best_time)) continue;
+    best = static_cast<int>(i);
+    best_time = *time;
+  }
+  return best;
+}
+
 std::optional<Algorithm> choose_algorithm(const Product& product, const MatmulBytes& bytes, const Tuning& tuning) {
-  static std::mutex mutex;
   // By device too: the first run on each sets the library up.
   static auto& known = *new std::map<std::pair<int, std::string>, Algorithm>;
   const std::string key =
       fmt::format("matmul {} on {}{}", product.key(), blas_lt().description, tuning.measure ? ", measured" : "");
-  // Also while timing: two timings at once would disturb each other.
-  const std::lock_guard<std::mutex> lock(mutex);
+  const std::lock_guard<std::mutex> lock(timing());
   if (const auto it = known.find({blas_lt().device, key}); it != known.end()) return it->second;
   const std::optional<Algorithm> chosen = choose_anew(product, bytes, tuning, key);
   if (chosen) known.emplace(std::pair(blas_lt().device, key), *chosen);

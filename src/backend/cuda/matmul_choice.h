@@ -1,8 +1,10 @@
-// Which of cuBLASLt's algorithms a matmul runs.
+// Which of cuBLASLt's algorithms a matmul runs, and the timing of ways to run one.
 #pragma once
 
 #include <array>
+#include <functional>
 #include <optional>
+#include <vector>
 
 #include "backend/cuda/cublaslt.h"
 
@@ -15,5 +17,13 @@ using MatmulBytes = std::array<size_t, 3>;
 // each is run there before it is taken. Known choices are kept for the life of the process, measured ones on disk too.
 // Nothing: none runs. Thread-safe, one choice at a time. Throws Error when the device fails.
 std::optional<Algorithm> choose_algorithm(const Product& product, const MatmulBytes& bytes, const Tuning& tuning);
+
+// Enqueues a matmul. Buffers: A, B, the result, workspace.
+using MatmulRun = std::function<void(cudaStream_t stream, void* const* buffers)>;
+
+// The fastest of several, all of which run, by measurement on scratch memory; nothing when there is no time or memory
+// for it. Throws Error when the device fails.
+std::optional<int> fastest(const std::vector<MatmulRun>& ways, const MatmulBytes& bytes, size_t workspace_bytes,
+                           const Tuning& tuning);
 
 }  // namespace aicf::backend::cuda

@@ -5,10 +5,7 @@
 namespace aicf::backend::cuda {
 namespace {
 
-// A leading axis of the result, and how far apart the matrices of its indices lie: 0 where an operand is broadcast.
-struct Axis {
-  int64_t extent = 1, a = 0, b = 0, out = 0;
-};
+using Axis = MatmulAxis;
 
 // The stride of each leading axis of the result in this operand.
 std::vector<int64_t> strides_of(const Shape& operand, const Shape& out) {
@@ -41,19 +38,34 @@ std::vector<Axis> leading_axes(const Shape& a, const Shape& b, const Shape& out)
 
 }  // namespace
 
-MatmulShape matmul_shape(const KernelQuery& query) {
+int64_t MatmulGrid::products() const {
+  int64_t count = 1;
+  for (const Axis& axis : axes) count *= axis.extent;
+  return count;
+}
+
+MatmulGrid matmul_grid(const KernelQuery& query) {
   const Shape &a = query.in[0].shape, &b = query.in[1].shape, &out = query.out[0].shape;
-  MatmulShape shape;
-  shape.ta = query.attrs.get_bool("ta");
-  shape.tb = query.attrs.get_bool("tb");
-  shape.m = out[out.rank() - 2];
-  shape.n = out[out.rank() - 1];
-  shape.k = a[a.rank() - (shape.ta ? 2 : 1)];
-  std::vector<Axis> axes = leading_axes(a, b, out);
-  if (!axes.empty() && !shape.ta && axes.back().b == 0 && axes.back().a == shape.m * shape.k) {
-    shape.m *= axes.back().extent;
-    axes.pop_back();
+  MatmulGrid grid;
+  grid.ta = query.attrs.get_bool("ta");
+  grid.tb = query.attrs.get_bool("tb");
+  grid.m = out[out.rank() - 2];
+  grid.n = out[out.rank() - 1];
+  grid.k = a[a.rank() - (grid.ta ? 2 : 1)];
+  grid.axes = leading_axes(a, b, out);
+  if (!grid.axes.empty() && !grid.ta && grid.axes.back().b == 0 && grid.axes.back().a == grid.m * grid.k) {
+    grid.m *= grid.axes.back().extent;
+    grid.axes.pop_back();
   }
+  return grid;
+}
+
+MatmulShape matmul_shape(const KernelQuery& query) {
+  const MatmulGrid grid = matmul_grid(query);
+  std::vector<Axis> axes = grid.axes;
+  MatmulShape shape;
+  shape.m = grid.m, shape.n = grid.n, shape.k = grid.k;
+  shape.ta = grid.ta, shape.tb = grid.tb;
   const auto longest =
       std::max_element(axes.begin(), axes.end(), [](const Axis& x, const Axis& y) { return x.extent < y.extent; });
   if (longest != axes.end()) {
