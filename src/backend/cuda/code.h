@@ -33,7 +33,6 @@ struct Generated {
   std::string helpers;  // device functions of its own, put into the kernel's own namespace
   int64_t blocks = 0;
   int threads = 256;
-  int shared_bytes = 0;  // declared in the text, at most
   // Blocks that are to fit a multiprocessor; 0: as many as the compiler sees fit. 1 gives each thread all the registers
   // that it can use, so that many loads are in flight.
   int min_blocks = 0;

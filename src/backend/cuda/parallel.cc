@@ -14,9 +14,11 @@
 namespace aicf::backend::cuda {
 namespace {
 
-constexpr size_t kAlignment = 256;         // of a member's workspace
-constexpr size_t kMaxParams = 4000;        // of a kernel: 32 KB of them
-constexpr int kMaxSharedBytes = 44 << 10;  // of a kernel
+constexpr size_t kAlignment = 256;   // of a member's workspace
+constexpr size_t kMaxParams = 4000;  // of a kernel: 32 KB of them
+// A kernel has 48 KB of shared memory, which the roles have apart; no declaration of a generated kernel takes more than
+// this share of them.
+constexpr int kMaxSharedBlocks = 5;
 constexpr size_t kFewInstances = 12;
 
 // A kernel of a member, its buffers those of the launch.
@@ -34,13 +36,13 @@ class Merger {
  public:
   bool fits(const Generated& kernel) const {
     const bool known = roles_.contains(text_of(kernel));
-    return instances_.empty() || (params_ + kernel.params.size() <= kMaxParams &&
-                                  (known || shared_bytes_ + kernel.shared_bytes <= kMaxSharedBytes));
+    return instances_.empty() ||
+           (params_ + kernel.params.size() <= kMaxParams && (known || shared_ + shared_of(kernel) <= kMaxSharedBlocks));
   }
 
   void add(Generated kernel) {
     const auto [role, added] = roles_.emplace(text_of(kernel), static_cast<int>(roles_.size()));
-    if (added) shared_bytes_ += kernel.shared_bytes;
+    if (added) shared_ += shared_of(kernel);
     params_ += kernel.params.size();
     instances_.push_back({role->second, std::move(kernel)});
   }
@@ -49,7 +51,6 @@ class Merger {
     if (instances_.size() == 1) return std::move(instances_[0].kernel);
     Generated all;
     all.table = true;
-    all.shared_bytes = shared_bytes_;
     all.threads = 0;
     for (const Instance& i : instances_) {
       all.what += (all.what.empty() ? "" : ", ") + i.kernel.what;
@@ -67,6 +68,16 @@ class Merger {
     int role = 0;
     Generated kernel;
   };
+
+  // Declarations of shared memory in its text.
+  static int shared_of(const Generated& kernel) {
+    int count = 0;
+    for (const std::string* text : {&kernel.helpers, &kernel.body}) {
+      for (size_t at = text->find("__shared__"); at != std::string::npos; at = text->find("__shared__", at + 1))
+        ++count;
+    }
+    return count;
+  }
 
   static std::string text_of(const Generated& kernel) {
     std::string text = fmt::format("{}\n{}\n", kernel.threads, kernel.helpers);
@@ -146,7 +157,7 @@ class Merger {
   std::map<std::string, int> roles_;  // by text
   std::vector<Instance> instances_;
   size_t params_ = 0;
-  int shared_bytes_ = 0;
+  int shared_ = 0;
 };
 
 KernelQuery query_of(const ops::ParallelMember& m, const KernelQuery& query) {
