@@ -582,9 +582,10 @@ std::optional<Program> compile(const Loops& loops, const ir::Graph& region, cons
       if (group == 1) break;
     }
   }
-  const bool one_tile = length > kMostElements && length <= 2 * kMostElements;  // rather than a tile and a rest
-  for (int64_t elements = one_tile ? 2 * kMostElements : kMostElements; elements >= static_cast<int64_t>(kRowLanes);
-       elements /= 2) {
+  // Sums of columns take several rows at a time; a row is rather one tile than a tile and a rest.
+  const bool more = !frame.columns.empty() || (length > kMostElements && length <= 2 * kMostElements);
+  const int64_t most = !more ? kMostElements : frame.columns.empty() ? 2 * kMostElements : 4 * kMostElements;
+  for (int64_t elements = most; elements >= static_cast<int64_t>(kRowLanes); elements /= 2) {
     const bool grouped = !reduces && length <= elements;
     const int64_t group = grouped ? rows_of(elements) : 1;
     Program program = at({group, grouped ? group * length : elements, false});

@@ -154,7 +154,9 @@ void TileRun::store(Level level) {
 
 void TileRun::run(const Program::Step& step) {
   for (const Instr& instr : step.views) view(instr);
-  const bool more = step.level == Level::element && 2 * n_ * rows_ > p_.tile && !step.views.empty();
+  // With less to compute the loads themselves are as fast as memory.
+  constexpr size_t kFewInstrs = 4;
+  const bool more = step.level == Level::element && 2 * n_ * rows_ > p_.tile && step.instrs.size() >= kFewInstrs;
   for (size_t i = 0; i < step.instrs.size(); ++i) {
     run(step.instrs[i]);
     if (more) fetch(step, static_cast<int64_t>(i));
