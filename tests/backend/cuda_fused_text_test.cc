@@ -186,7 +186,8 @@ TEST(CudaFusedText, HasTheBitsOfRandomRegions) {
   FusedOnHost check;
   for (uint64_t seed = 0; seed < 80; ++seed) {
     const test::RandomRegion region = test::RegionMaker(seed, false).make();
-    if (ops::loops_of(*region.body)->kind == ops::Loops::Kind::epilogue) continue;
+    const auto loops = ops::loops_of(*region.body);
+    if (!loops || loops->kind == ops::Loops::Kind::epilogue) continue;
     check.add({&ops::fused_def, sample_of(region, seed), region.inputs[0].dtype});
   }
   check.run();

@@ -20,7 +20,8 @@ TEST(CudaFused, RandomRegions) {
   for (uint64_t seed = 0; seed < 300; ++seed) {
     const RandomRegion region = RegionMaker(seed, false).make();
     // Products differ from the CPU's.
-    if (ops::loops_of(*region.body)->kind == ops::Loops::Kind::epilogue) continue;
+    const auto loops = ops::loops_of(*region.body);
+    if (!loops || loops->kind == ops::Loops::Kind::epilogue) continue;
     ir::Sample sample;
     sample.name = "random region " + std::to_string(seed);
     sample.region = region.body;
