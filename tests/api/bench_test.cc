@@ -58,6 +58,28 @@ TEST(Bench, TakesAsManyStepsAsABatchNeeds) {
   EXPECT_GE(r.resident.low * static_cast<double>(r.resident.steps), 5.0) << "milliseconds of a batch";
 }
 
+TEST(BenchOps, CountsWhatIsReadAndWritten) {
+  OpsBenchOptions options;
+  options.backend = "cpu";
+  options.only = "softmax";
+  options.bytes = size_t{1} << 16;
+  options.timing = {.seconds = 0, .batches = 1, .steps = 1};
+  size_t seen = 0;
+  const std::vector<OpsBenchRow> rows = bench_ops(options, [&](const OpsBenchRow&) { ++seen; });
+  ASSERT_EQ(rows.size(), 4u) << "forward and backward, in f32 and bf16";
+  EXPECT_EQ(seen, rows.size());
+  EXPECT_EQ(rows[0].name, "softmax.forward f32");
+  EXPECT_EQ(rows[0].bytes, 2 * options.bytes) << "the operand, the result";
+  EXPECT_EQ(rows[1].bytes, 3 * options.bytes) << "the operand, the cotangent, the gradient";
+  for (const OpsBenchRow& row : rows) {
+    EXPECT_GT(row.launches, 0) << row.name;
+    EXPECT_GT(row.share, 0) << row.name;
+    EXPECT_DOUBLE_EQ(row.bytes_per_second, static_cast<double>(row.bytes) / (row.time.median * 1e-3));
+  }
+  options.only = "no such";
+  EXPECT_NE(error_of([&] { bench_ops(options); }).find("no such"), std::string::npos);
+}
+
 TEST(Bench, RefusesOptionsOutOfRange) {
   Trained t;
   const auto message = [&](const BenchOptions& options) {
