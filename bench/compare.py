@@ -22,7 +22,8 @@ import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PEERS = {"torch": "torch_peer.py", "jax": "jax_peer.py"}
-DEFAULT = {"cpu": ["mlp-tiny", "mlp-64x6"], "cuda": ["mlp-tiny", "mlp-64x6", "mlp-4096"]}
+DEFAULT = {"cpu": ["mlp-tiny", "mlp-64x6", "gpt-nano"],
+           "cuda": ["mlp-tiny", "mlp-64x6", "mlp-4096", "gpt-nano", "gpt-char", "gpt2-124m"]}
 # How far two right programs may be apart, as a share of the first loss: rounding of products, amplified over 20 steps.
 MARGIN = {"f32": 2e-5, "tf32": 5e-4, "bf16": 1e-3, "f16": 5e-4}
 

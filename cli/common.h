@@ -83,7 +83,8 @@ struct BenchRequest {
 };
 
 // The commands.
-int train(const Options& options, const std::string& out);
+// `record`: a file for Record (train.cc); "": none.
+int train(const Options& options, const std::string& out, const std::string& record);
 int eval(const Options& options, const std::string& weights);
 int verify(const Options& options, int orders);
 int bench(const Options& options, const BenchRequest& request);

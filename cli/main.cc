@@ -15,7 +15,7 @@ using namespace aicf::cli;
 struct CommandLine {
   CLI::App app{"AICF: compiles a whole training step and replays it", "aicf"};
   Options options;
-  std::string out, weights, stage = "opt", format = "text", op;
+  std::string out, record, weights, stage = "opt", format = "text", op;
   int orders = 20;
   BenchRequest request;
   std::function<int()> run;
@@ -54,10 +54,13 @@ struct CommandLine {
   CommandLine() {
     app.set_version_flag("--version", version());
     app.require_subcommand(1);
-    CLI::App* train_app = command("train", "train as a recipe says", [this] { return train(options, out); });
+    CLI::App* train_app = command("train", "train as a recipe says", [this] { return train(options, out, record); });
     add_recipe_options(*train_app, options);
     add_training_options(*train_app, options);
     train_app->add_option("--out", out, "folder for metrics.jsonl and weights.safetensors");
+    train_app->add_option("--record", record,
+                          "a safetensors file for another program to take the same steps: the weights before the first "
+                          "step, and each step's examples and loss");
 
     CLI::App* eval_app = command("eval", "test metric of saved weights", [this] { return eval(options, weights); });
     add_recipe_options(*eval_app, options);

@@ -43,12 +43,51 @@ void print_header(const Recipe& recipe, const Program& program, int64_t steps, c
     fmt::print("not trained: {} (no path to the loss, or frozen)\n", name);
 }
 
+// The data set with one tensor more: each example's place in it. A recorded batch says so which examples it holds.
+constexpr const char* kPlaces = "places";
+Dataset with_places(const Dataset& data) {
+  NamedTensors tensors = data.tensors();
+  Tensor places(TensorType{i32, {data.size()}});
+  for (int64_t i = 0; i < data.size(); ++i) places.as<int32_t>()[i] = static_cast<int32_t>(i);
+  tensors.emplace_back(kPlaces, std::move(places));
+  return Dataset(std::move(tensors));
+}
+
+// What another program needs to take the same steps, and to see that it does.
+class Record {
+ public:
+  Record(std::string path, const Program& program) : path_(std::move(path)) {
+    check_json(path_);
+    tensors_ = program.snapshot({.params = true, .states = false});
+  }
+  void batch(const TensorView& places) {
+    const auto* first = static_cast<const int32_t*>(places.data);
+    examples_.insert(examples_.end(), first, first + places.type.shape.elements());
+  }
+  void loss(double value) { losses_.push_back(static_cast<float>(value)); }
+  void write() {
+    const auto steps = static_cast<int64_t>(losses_.size());
+    if (steps == 0) return;
+    tensors_.emplace_back("examples",
+                          Tensor::of<int32_t>({steps, static_cast<int64_t>(examples_.size()) / steps}, examples_));
+    tensors_.emplace_back("losses", Tensor::of<float>({steps}, losses_));
+    write_safetensors(path_, tensors_);
+  }
+
+ private:
+  std::string path_;
+  NamedTensors tensors_;
+  std::vector<int32_t> examples_;
+  std::vector<float> losses_;
+};
+
 }  // namespace
 
-int train(const Options& options, const std::string& out) {
+int train(const Options& options, const std::string& out, const std::string& record_path) {
   check_json(options.json);
   const Recipe recipe = recipe_of(options);
-  const Dataset data = load_data(recipe, true);
+  const bool records = !record_path.empty();
+  const Dataset data = records ? with_places(load_data(recipe, true)) : load_data(recipe, true);
   RecipeModel model = build_model(recipe, recipe.train.batch);
   Loader loader(data, {.batch = recipe.train.batch, .seed = static_cast<uint64_t>(recipe.train.seed)});
   const int64_t per_epoch = loader.batches_per_epoch();
@@ -61,6 +100,8 @@ int train(const Options& options, const std::string& out) {
     make_folder(out, "--out");
     metrics = std::make_unique<MetricsWriter>(out + "/metrics.jsonl");
   }
+  std::optional<Record> record;
+  if (records) record.emplace(record_path, program);
   print_header(recipe, program, steps, options.backend);
 
   interrupted = 0;
@@ -71,14 +112,19 @@ int train(const Options& options, const std::string& out) {
   // Losses are read one step late, so that a GPU never waits for the host.
   std::optional<StepResult> unread;
   const auto read_loss = [&] {
-    if (unread) progress.step(unread->scalar("loss"));
+    if (!unread) return;
+    const double loss = unread->scalar("loss");
+    progress.step(loss);
+    if (record) record->loss(loss);
     unread.reset();
   };
   while (done < steps && !interrupted) {
     const Batch& batch = loader.next();
     const bool last = batch.last;
     const int64_t epoch = batch.at.epoch;
-    StepResult result = program.step(batch.feeds);
+    const std::span<const Feed> feeds(batch.feeds.data(), batch.feeds.size() - (records ? 1 : 0));
+    if (records) record->batch(batch.feeds.back().tensor);
+    StepResult result = program.step(feeds);
     read_loss();
     unread = std::move(result);
     ++done;
@@ -98,6 +144,7 @@ int train(const Options& options, const std::string& out) {
   read_loss();
   const double seconds = progress.seconds(), rate = progress.steps_per_second();
   progress.finish();
+  if (record) record->write();
   std::signal(SIGINT, SIG_DFL);
   std::signal(SIGTERM, SIG_DFL);
   if (!out.empty())

@@ -41,7 +41,7 @@ int verify(const Options& options, int orders) {
   int different = 0;
   for (const VerifyRow& row : aicf::verify(model.model, compile_with, feeds, verify_options)) {
     const bool bounded = row.equal && !row.detail.empty();
-    fmt::print("  {:<36} {}\n", row.name, !row.equal ? "DIFFERENT" : bounded ? row.detail : "equal");
+    fmt::print("  {:<50} {}\n", row.name, !row.equal ? "DIFFERENT" : bounded ? row.detail : "equal");
     if (!row.equal) {
       fmt::print("      {}\n", row.detail);
       ++different;

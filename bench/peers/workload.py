@@ -28,7 +28,8 @@ def read_safetensors(path):
 
 
 class Workload:
-    """layers: (kind, parameter name or None) in order; params, x, y, losses: arrays, losses those of AICF."""
+    """layers: (kind, parameter name or None) in order, or gpt: {"layers", "width", "heads"}; params, x, y, losses: arrays, losses
+    those of AICF."""
 
     def __init__(self, recipe, precision, tensors):
         with open(recipe, "rb") as file:
@@ -43,7 +44,10 @@ class Workload:
         if optimizer.get("kind", "adamw") != "adamw" or "schedule" in text:
             raise ValueError(f"{recipe}: peers know AdamW with a constant learning rate")
         self.optimizer = {key: optimizer.get(key, default) for key, default in ADAMW.items()}
-        self.layers = []
+        self.layers, self.gpt = [], None
+        if text["model"] == "gpt":
+            self.gpt = text["gpt"]
+            return
         for layer in text["model"]:
             if "residual" in layer or ("name" not in layer and layer["layer"] == "linear"):
                 raise ValueError(f"{recipe}: peers know named linear layers in a row")

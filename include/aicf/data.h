@@ -60,6 +60,21 @@ struct ImageSetOptions {
 // not a class (naming the file and the example).
 Dataset load_image_set(const ImageSetOptions& options = {});
 
+// The bytes of a text as tokens.
+struct TextSetOptions {
+  // The file; "" is the King James Bible as `bible -f ge1:1-re22:21` of Debian's package bible-kjv prints it, or the
+  // file that the environment variable AICF_BIBLE_KJV names.
+  std::string path = {};
+  bool train = true;                     // false: the test set
+  double held_out = 0.1;                 // the part of the bytes, at the end, that is the test set
+  int64_t context = 64;                  // bytes of one example
+  std::string tokens = "x", next = "y";  // the tensors' names
+};
+
+// Windows of `context` bytes one after another as i32, and the byte that follows each of them; a rest too short for a
+// window is left out. Throws Error when the file cannot be read or is too short, and when `bible` is not installed.
+Dataset load_text_set(const TextSetOptions& options);
+
 // A position in the stream of batches. The order of epoch e is a function of (seed, e) alone, so this is all there is
 // to save.
 struct LoaderState {

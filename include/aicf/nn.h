@@ -45,10 +45,11 @@ class Layer {
   std::shared_ptr<const Impl> impl_;
 };
 
-// x (…, in) → x·Wᵀ + b (…, out). weight (out, in) and bias (out) start as U(±1/√in).
+// x (…, in) → x·Wᵀ + b (…, out). weight (out, in) and bias (out) start as U(±1/√in); with a deviation above 0, weight
+// starts as N(0, deviation²) and bias as 0.
 class Linear : public Layer {
  public:
-  explicit Linear(int64_t out_features, bool bias = true);
+  explicit Linear(int64_t out_features, bool bias = true, double deviation = 0);
 };
 
 // A pointwise activation: "relu", "tanh", "sigmoid", "gelu", "gelu_tanh", or "softmax" and "log_softmax" over the last
@@ -57,6 +58,12 @@ class Activation : public Layer {
  public:
   explicit Activation(const std::string& function);
   static std::vector<std::string> functions();
+};
+
+// dropout(x, p): drops in training only.
+class Dropout : public Layer {
+ public:
+  explicit Dropout(double p = 0.5);
 };
 
 // (B, …) → (B, product of the rest).
@@ -77,10 +84,42 @@ class RmsNorm : public Layer {
   explicit RmsNorm(double eps = 1e-6);
 };
 
-// index (…) i32 or i64 → (…, dim). weight (count, dim) starts as N(0, 1).
+// index (…) i32 or i64 → (…, dim). weight (count, dim) starts as N(0, deviation²).
 class Embedding : public Layer {
  public:
-  Embedding(int64_t count, int64_t dim);
+  Embedding(int64_t count, int64_t dim, double deviation = 1);
+};
+
+// x (…, T, width) → (…, T, width): attention of every position to the others, or with `causal` to itself and those
+// before it, in `heads` parts of width / heads. Two linear layers: qkv (all queries, then all keys, then all values)
+// and proj; `deviation` is theirs.
+class SelfAttention : public Layer {
+ public:
+  SelfAttention(int64_t width, int64_t heads, bool causal = false, double deviation = 0);
+};
+
+// A block of GPT-2 (Radford et al. 2019): x + attn(ln1(x)), then x + mlp(ln2(x)), where mlp is fc (to 4·width), GELU by
+// its tanh approximation, proj. Layers: ln1, attn, ln2, mlp.fc, mlp.proj.
+class GptBlock : public Layer {
+ public:
+  GptBlock(int64_t width, int64_t heads, double deviation = 0.02);
+};
+
+struct GptOptions {
+  int64_t vocabulary = 50257;
+  int64_t context = 1024;  // the longest sequence
+  int64_t layers = 12;
+  int64_t width = 768;
+  int64_t heads = 12;
+  double deviation = 0.02;  // of the initial weights and tables
+};
+
+// GPT-2: tokens (B, T) i32 or i64 → logits (B, T, vocabulary), T <= context. The output head's weight is the token
+// table. Parameters: wte.weight (vocabulary, width), wpe.weight (context, width), the blocks h0, h1, …, and lnf, after
+// the layer's name and a dot; the name "" (LayerContext) leaves them bare.
+class Gpt : public Layer {
+ public:
+  explicit Gpt(const GptOptions& options);
 };
 
 // Layers in a row: a layer itself, and the short way to a whole model. A layer without a name is named by its place and

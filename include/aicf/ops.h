@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "aicf/value.h"
@@ -114,6 +115,10 @@ Value gelu(Value x, bool tanh_approximation = false);
 // Over the last axis, variance by two passes. gamma, beta (C).
 Value layer_norm(Value x, Value gamma, Value beta, double eps = 1e-5);
 Value rms_norm(Value x, Value gamma, double eps = 1e-6);
+// q (…, Tq, d), k (…, Tk, d), v (…, Tk, dv) → softmax(q·kᵀ·scale)·v (…, Tq, dv), leading axes alike. `scale` is 1/√d
+// unless given. Causal: query i sees the keys up to i + Tk - Tq (aligned bottom-right); a query that sees none gives 0
+// and has gradient 0.
+Value attention(Value q, Value k, Value v, bool causal = false, std::optional<double> scale = std::nullopt);
 enum class Reduction : uint8_t { none, sum, mean };
 // logits (…, C), labels (…) i32 or i64 → scalar, or (…) for none. Labels equal to ignore_index count for nothing; the
 // mean divides by the labels not ignored, and is 0 when all are. Other labels out of [0, C) stop the step.
@@ -122,6 +127,13 @@ Value cross_entropy(Value logits, Value labels, Reduction reduction = Reduction:
 std::vector<Value> cross_entropy_with_count(Value logits, Value labels, Reduction reduction = Reduction::mean,
                                             int64_t ignore_index = -100);
 Value mse(Value prediction, Value target, Reduction reduction = Reduction::mean);
+
+// --- random --------------------------------------------------------------------------------------------------
+// In training (CompileOptions::training) each element is 0 with probability p and x / (1 - p) otherwise, and so is its
+// gradient; else, and where p is 0, x itself. 0 <= p < 1. Srivastava et al. 2014, "Dropout", scaled in training.
+// The draws are Philox 4x32-10 of the states `rng.seed` (i64, the model's seed) and `rng.offset` (i64, 0 at first, 1
+// more after each training step), and of the op's number in the model: no two dropouts, and no two steps, share a mask.
+Value dropout(Value x, double p);
 
 // --- gradients -----------------------------------------------------------------------------------------------
 // x itself; no gradient flows to x.

@@ -160,6 +160,9 @@ struct CompileOptions {
   // Whether the model's own state updates (Model::update) run. Default: yes with a loss, and when `outputs` is empty
   // too (the model's step as declared); no for a program that only computes `outputs` (an evaluation).
   std::optional<bool> updates = {};
+  // Whether dropout drops, and the state `rng.offset` moves on by 1 a step, so that each step has masks of its own.
+  // Default: where `updates` run.
+  std::optional<bool> training = {};
   // More values to return, by name: an external (its value before the step), a labelled value, NAME.grad of a
   // parameter.
   std::vector<std::string> fetch = {};

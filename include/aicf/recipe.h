@@ -18,14 +18,15 @@ namespace aicf {
 
 // One [[model]] entry: a layer, or a residual block x + f(x) whose f are the layers of `residual` ([[model.residual]]).
 struct RecipeLayer {
-  // linear, layer_norm, rms_norm, flatten, or a function of nn::Activation ("relu"). Required, unless `residual` is
-  // given.
+  // linear, layer_norm, rms_norm, dropout, flatten, or a function of nn::Activation ("relu"). Required, unless
+  // `residual` is given.
   std::string layer;
   std::string name;        // "": made from the kind and a count ("linear1"). Of a block: the prefix of the names in it
   int64_t out = 0;         // linear: 0 is the data's number of classes, or the last axis of its target
   bool bias = true;        // linear
   std::string activation;  // linear: a function of nn::Activation, after it; "": none
   std::optional<double> eps;  // layer_norm (1e-5), rms_norm (1e-6)
+  double p = 0.5;             // dropout: the share of elements that a training step drops
   std::vector<RecipeLayer> residual;
   std::string where;  // not a key: "file:line", for messages
 };
@@ -37,17 +38,36 @@ struct Recipe {
   struct Data {
     // Or synthetic: inputs and targets N(0, 1), labels uniform over the classes; element i of a tensor is the Philox
     // draw (train.seed, data.train.NAME or data.test.NAME, i), so the examples are the same on every machine.
+    // Or tokens: x and y i32 (batch, context), to predict y[t] from x[0] … x[t]:
+    //   synthetic-tokens: all uniform over the vocabulary, drawn as synthetic's labels are;
+    //   text: the bytes of a file in windows of `context`, y the byte after each of x (load_text_set);
+    //   bible-kjv: the same of the text that Debian's package bible-kjv prints.
     std::string kind = "fashion-mnist";
     std::vector<int64_t> shape;              // of one input; default [28, 28] for fashion-mnist, [16] for synthetic
-    std::string path = kFashionMnistFolder;  // fashion-mnist: its folder
+    std::string path = kFashionMnistFolder;  // fashion-mnist: its folder; text: its file, required
     double mean = 0.2860;                    // fashion-mnist: pixels become (x / 255 - mean) / deviation
     double deviation = 0.3530;
-    int64_t examples = 1024;            // synthetic: train.batch times the number of distinct batches
+    int64_t examples = 1024;            // synthetic, synthetic-tokens: train.batch times the number of distinct batches
     int64_t classes = 10;               // synthetic: of the labels, for cross_entropy
     std::vector<int64_t> target = {1};  // synthetic: shape of one target, for mse
+    int64_t vocabulary = 256;           // synthetic-tokens; of text it is 256
+    int64_t context = 64;               // tokens: of one example
+    double held_out = 0.1;              // text, bible-kjv: the part at the end that is the test set
+
+    bool is_tokens() const { return kind == "synthetic-tokens" || kind == "text" || kind == "bible-kjv"; }
   } data;
 
-  std::vector<RecipeLayer> model;  // required
+  std::vector<RecipeLayer> model;  // required: a list of layers,
+  std::string builder;             // or the name of a model, which `model` then holds: gpt
+
+  // With model = "gpt": nn::Gpt, on tokens.
+  struct Gpt {
+    int64_t vocabulary = 0;  // 0: the data's; a larger one pads the table
+    int64_t context = 0;     // 0: the data's
+    int64_t layers = 12;
+    int64_t width = 768;
+    int64_t heads = 12;
+  } gpt;
 
   struct Loss {
     std::string kind = "cross_entropy";  // or mse
@@ -101,10 +121,11 @@ Dataset load_data(const Recipe& recipe, bool train);
 
 struct RecipeModel {
   Model model;
-  Value x, y;  // inputs: f32 (batch, shape…), and i32 (batch) labels or f32 (batch, target…)
+  // Inputs: f32 (batch, shape…), and i32 (batch) labels or f32 (batch, target…); of tokens both i32 (batch, context).
+  Value x, y;
   Value loss;
   // Also outputs of the model, one row an example: cross_entropy: logits, correct (1 or 0), losses; mse: prediction,
-  // losses.
+  // losses. Of tokens a row has an element a token (of logits, a row).
   std::map<std::string, Value> outputs;
 };
 

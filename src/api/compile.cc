@@ -13,7 +13,9 @@
 #include "autodiff/differentiate.h"
 #include "ir/rewriter.h"
 #include "ir/text.h"
+#include "lower/evaluate.h"
 #include "lower/lower.h"
+#include "ops/rng_bits.h"
 #include "optim/optimizer.h"
 #include "passes/input_checks.h"
 #include "passes/pass.h"
@@ -61,14 +63,17 @@ void check_freeze_patterns(const Graph& graph, const std::vector<std::string>& p
   }
 }
 
+bool runs_updates(const CompileOptions& options) {
+  return options.updates.value_or(options.loss.valid() || options.outputs.empty());
+}
+
 // The model's graph with this program's outputs named and updates chosen. From here on values are found by name: passes
 // renumber.
 Graph program_graph(const Model& model, const CompileOptions& options) {
   const bool has_loss = options.loss.valid();
-  const bool updates = options.updates.value_or(has_loss || options.outputs.empty());
   ir::Rewriter rewriter(model.graph());
   for (ir::OpId id = 0; id < model.graph().num_ops(); ++id) rewriter.copy(id);
-  Graph graph = rewriter.finish({.updates = updates, .outputs = options.outputs.empty()});
+  Graph graph = rewriter.finish({.updates = runs_updates(options), .outputs = options.outputs.empty()});
   if (has_loss) {
     check_owner(model, options.loss, "the loss");
     const ValueId loss = rewriter.map(options.loss.id());
@@ -86,6 +91,14 @@ Graph program_graph(const Model& model, const CompileOptions& options) {
     graph.add_output(name, mapped);
   }
   return graph;
+}
+
+// What draws draws anew in the next step, whether this one is skipped or not.
+void advance_rng(Graph& graph) {
+  const auto draws = [](const ir::Op& op) { return op.def->is(ir::kRandom); };
+  if (std::none_of(graph.ops().begin(), graph.ops().end(), draws)) return;
+  const Value offset = ops::rng_states(graph).offset;
+  if (graph.find_update(offset.id()) < 0) graph.add_update(offset.id(), (offset + 1).id());
 }
 
 struct Gradients {
@@ -208,7 +221,7 @@ std::vector<runtime::TrainedGroup> groups_of(const Graph& graph, const optim::Op
 // Passes, kernels, plan, proof.
 void finish(Compiled& compiled, const CompileOptions& options, backend::Backend& backend) {
   compiled.graph = compiled.step;
-  passes::run_pipeline(compiled.graph, options.disable_passes);
+  passes::run_pipeline(compiled.graph, options.disable_passes, lower::evaluate_on_cpu);
   double budget = options.tune_budget;
   std::vector<backend::PreparedKernel> kernels =
       lower::lower(compiled.graph, backend.kernels(), {options.tune, &budget});
@@ -271,6 +284,11 @@ Program compile(Model& model, const CompileOptions& options) {
   compiled->model = model.graph();
 
   Graph graph = program_graph(model, options);
+  if (options.training.value_or(runs_updates(options))) {
+    advance_rng(graph);
+  } else {
+    passes::inference_mode(graph);
+  }
   passes::apply_precision(graph, options.precision);
   Gradients gradients;
   if (options.loss.valid()) {

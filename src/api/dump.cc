@@ -5,6 +5,7 @@
 #include "aicf/suggest.h"
 #include "ir/op.h"
 #include "ir/text.h"
+#include "lower/evaluate.h"
 #include "passes/pass.h"
 #include "plan/plan.h"
 #include "runtime/program.h"
@@ -59,7 +60,7 @@ std::string graph_to_dot(const ir::Graph& graph) {
 std::string passes_text(const runtime::Compiled& compiled) {
   std::string text;
   ir::Graph graph = compiled.step;
-  passes::run_pipeline(graph, compiled.disabled_passes,
+  passes::run_pipeline(graph, compiled.disabled_passes, lower::evaluate_on_cpu,
                        [&](const std::string& pass, const ir::Graph& after, bool changed) {
                          text += "# " + pass + (changed || pass == "input" ? "\n" + ir::print(after) : ": no change\n");
                        });

@@ -4,6 +4,7 @@
 #include <toml++/toml.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "aicf/error.h"
@@ -83,6 +84,8 @@ std::vector<std::string> list_libraries() {
 std::vector<PassInfo> list_passes() {
   std::vector<PassInfo> list;
   for (const passes::Pass& pass : passes::pipeline()) {
+    const auto same = [&](const PassInfo& known) { return known.name == pass.name; };
+    if (std::any_of(list.begin(), list.end(), same)) continue;
     constexpr const char* kEffects[] = {"required", "exact", "reorders"};
     list.push_back({pass.name, kEffects[static_cast<int>(pass.effect)]});
   }

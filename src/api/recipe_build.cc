@@ -16,8 +16,22 @@ TensorType batch_of(int64_t batch, DType dtype, const std::vector<int64_t>& shap
   return {dtype, Shape(std::span<const int64_t>(dims))};
 }
 
+// Of the logits: what the data has, unless the model has more.
 int64_t class_count(const Recipe& recipe) {
+  if (recipe.gpt.vocabulary > 0) return recipe.gpt.vocabulary;
+  if (recipe.data.kind == "synthetic-tokens") return recipe.data.vocabulary;
+  if (recipe.data.is_tokens()) return 256;
   return recipe.data.kind == "fashion-mnist" ? ImageSetOptions().classes : recipe.data.classes;
+}
+
+Value build_gpt(const Recipe& recipe, Model& model, Value tokens) {
+  nn::GptOptions options;
+  options.vocabulary = class_count(recipe);
+  options.context = recipe.gpt.context > 0 ? recipe.gpt.context : recipe.data.context;
+  options.layers = recipe.gpt.layers;
+  options.width = recipe.gpt.width;
+  options.heads = recipe.gpt.heads;
+  return nn::Gpt(options).impl()->emit({model, ""}, {tokens}).named("logits");
 }
 
 int64_t default_features(const Recipe& recipe) {
@@ -62,6 +76,7 @@ class Builder {
       if (l.layer == "flatten") return model_.add(nn::Flatten(), x, name);
       if (l.layer == "layer_norm") return model_.add(l.eps ? nn::LayerNorm(*l.eps) : nn::LayerNorm(), x, name);
       if (l.layer == "rms_norm") return model_.add(l.eps ? nn::RmsNorm(*l.eps) : nn::RmsNorm(), x, name);
+      if (l.layer == "dropout") return model_.add(nn::Dropout(l.p), x, name);
       return model_.add(nn::Activation(l.layer), x, name);
     });
   }
@@ -78,12 +93,15 @@ class Builder {
 };
 
 void add_cross_entropy(const Recipe& recipe, int64_t batch, Value logits, RecipeModel& m) {
-  const Shape want{batch, class_count(recipe)};
+  const std::vector<int64_t> labels = recipe.data.is_tokens() ? recipe.data.shape : std::vector<int64_t>{};
+  std::vector<int64_t> classes = labels;
+  classes.push_back(class_count(recipe));
+  const Shape want = batch_of(batch, f32, classes).shape;
   if (logits.shape() != want) {
     throw Error(fmt::format("cross_entropy: expected logits {}, got {}", to_string(want), to_string(logits.shape())),
                 "a last linear layer without `out` has one output a class");
   }
-  m.y = m.model.input("y", {i32, {batch}});
+  m.y = m.model.input("y", batch_of(batch, i32, labels));
   m.loss = cross_entropy(logits, m.y).named("loss");
   m.outputs = {{"logits", logits},
                {"correct", cast(equal(argmax(logits), m.y), f32)},
@@ -118,8 +136,10 @@ RecipeModel build_model(const Recipe& recipe, int64_t batch) {
   if (batch < 1) throw Error(fmt::format("build_model: expected a batch of 1 or more, got {}", batch));
   RecipeModel m;
   m.model = Model(static_cast<uint64_t>(recipe.train.seed));
-  m.x = m.model.input("x", batch_of(batch, f32, recipe.data.shape));
-  const Value out = Builder(recipe, m.model).layers(recipe.model, m.x, "");
+  m.x = m.model.input("x", batch_of(batch, recipe.data.is_tokens() ? i32 : f32, recipe.data.shape));
+  const Value out = recipe.builder.empty()
+                        ? Builder(recipe, m.model).layers(recipe.model, m.x, "")
+                        : located(recipe.where("model"), [&] { return build_gpt(recipe, m.model, m.x); });
   located(recipe.where("loss.kind"), [&] {
     if (recipe.loss.kind == "cross_entropy") {
       add_cross_entropy(recipe, batch, out, m);

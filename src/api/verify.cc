@@ -130,6 +130,18 @@ struct Variant {
   std::optional<uint64_t> order_seed;
 };
 
+// Each once, however often it stands in the pipeline.
+std::vector<passes::Pass> passes_of(passes::Effect effect) {
+  std::vector<passes::Pass> found;
+  for (const passes::Pass& pass : passes::pipeline()) {
+    const auto same = [&](const passes::Pass& known) { return std::string_view(known.name) == pass.name; };
+    if (pass.effect == effect && std::none_of(found.begin(), found.end(), same)) found.push_back(pass);
+  }
+  return found;
+}
+
+std::string off(const passes::Pass& pass) { return "pass " + std::string(pass.name) + " off"; }
+
 std::vector<Variant> variants(const CompileOptions& base, const VerifyOptions& verify_options, bool on_cpu) {
   std::vector<Variant> list;
   const auto add = [&](std::string name, auto change) {
@@ -148,9 +160,8 @@ std::vector<Variant> variants(const CompileOptions& base, const VerifyOptions& v
   add("no alias", [](CompileOptions& o) { o.alias = false; });
   add("no reuse", [](CompileOptions& o) { o.reuse = false; });
   add("no alias, no reuse", [](CompileOptions& o) { o.alias = o.reuse = false; });
-  for (const passes::Pass& pass : passes::pipeline()) {
-    if (pass.effect != passes::Effect::exact) continue;
-    add("pass " + std::string(pass.name) + " off", [&](CompileOptions& o) { o.disable_passes.push_back(pass.name); });
+  for (const passes::Pass& pass : passes_of(passes::Effect::exact)) {
+    add(off(pass), [&](CompileOptions& o) { o.disable_passes.push_back(pass.name); });
   }
   if (on_cpu) {
     add("1 thread", [](CompileOptions& o) { o.threads = 1; });
@@ -167,26 +178,31 @@ Program make(Model& model, const Variant& variant) {
   return program;
 }
 
-// --- another backend --------------------------------------------------------------------------------------------
+// --- equal within a bound ---------------------------------------------------------------------------------------
 
-// How far two backends may be apart. Ops other than matmul agree bit for bit, so what differs is the order of the sums
-// of matmuls: with f32 operands a relative L2 of a few eps √K, K the longest inner axis. Operands rounded to a narrower
-// format (alike on both sides) flip to the neighbouring value where the f32 sums straddle a tie, and relu masks flip
-// where a sum straddles 0: then the bound is in units of the narrow format's eps.
+// How far two programs may be apart whose matmuls sum in another order (two backends, or a pass that reorders off), or
+// that round a value once more or less. Other ops agree bit for bit. With f32 operands: a relative L2 of a few eps √K,
+// K the longest inner axis. Values rounded to a narrower format flip to the neighbouring one where the f32 sums
+// straddle a tie, and relu masks flip where a sum straddles 0: then the bound is in units of the narrow format's eps,
+// which is half an ulp, what one rounding is.
 struct Bounds {
   double gradient = 0, loss = 0;
 };
+
+// Of an op with a result or operand in this dtype.
+double eps_of(DType dtype) { return dtype == bf16 ? 0x1p-9 : dtype == f16 ? 0x1p-12 : 0x1p-24; }
 
 Bounds bounds_of(const ir::Graph& graph) {
   int64_t inner = 1;
   constexpr double kF32 = 0x1p-24;
   double eps = kF32;
   for (const ir::Op& op : graph.ops()) {
-    if (std::string_view(op.def->name) != "matmul") continue;
-    const TensorType& a = graph.type(op.inputs[0]);
+    const std::string_view name = op.def->name;
+    const TensorType& a = graph.type(op.inputs.empty() ? op.outputs[0] : op.inputs[0]);
+    if (name == "cast" && is_float(a.dtype)) eps = std::max(eps, eps_of(graph.type(op.outputs[0]).dtype));
+    if (name != "matmul") continue;
     inner = std::max(inner, a.shape[a.shape.rank() - (op.attrs.get_bool("ta") ? 2 : 1)]);
-    if (a.dtype == bf16) eps = std::max(eps, 0x1p-9);
-    if (a.dtype == f16 || op.attrs.get_string("compute") == "tf32") eps = std::max(eps, 0x1p-12);
+    eps = std::max(eps, op.attrs.get_string("compute") == "tf32" ? 0x1p-12 : eps_of(a.dtype));
   }
   if (eps > kF32) return {16 * eps, 4 * eps};
   const double each = 8 * eps * std::sqrt(static_cast<double>(inner));
@@ -202,47 +218,63 @@ double relative_l2(const Tensor& want, const Tensor& got) {
   return norm > 0 ? std::sqrt(difference / norm) : std::sqrt(difference);
 }
 
-// Loss and every gradient of the first step, and the loss of the later ones, on `options` and on the CPU.
-std::vector<VerifyRow> against_cpu(Model& model, const CompileOptions& options, const FeedFn& feeds, int steps) {
-  CompileOptions with_gradients = options;
-  const std::vector<std::string> untrained = compile(model, options).untrained();
-  for (const ir::ValueInfo& v : model.graph().values()) {
-    if (v.role == ir::Role::param && std::find(untrained.begin(), untrained.end(), v.name) == untrained.end()) {
-      with_gradients.fetch.push_back(v.name + ".grad");
-    }
+Bounds wider(const Bounds& a, const Bounds& b) { return {std::max(a.gradient, b.gradient), std::max(a.loss, b.loss)}; }
+
+// The largest relative L2 of the outputs that `wanted` names, as a row.
+VerifyRow within(const std::string& title, const StepResult& want, const StepResult& got, double bound,
+                 bool (*wanted)(std::string_view)) {
+  VerifyRow row{title, true, ""};
+  double largest = -1;
+  for (const std::string& name : want.names()) {
+    if (!wanted(name)) continue;
+    const double distance = relative_l2(want[name], got[name]);
+    if (!(distance <= bound)) row.equal = false;
+    if (distance <= largest) continue;
+    largest = distance;
+    row.detail = fmt::format("'{}' is {:.2g} apart (relative L2), at most {:.2g}", name, distance, bound);
   }
-  CompileOptions on_cpu = with_gradients;
-  on_cpu.backend = "cpu";
-  Program got = compile(model, with_gradients), want = compile(model, on_cpu);
-  const Bounds bounds = bounds_of(got.impl()->compiled().graph);
-  VerifyRow gradients{"against cpu: gradients of step 1", true, ""};
-  VerifyRow first{"against cpu: loss of step 1", true, ""};
+  return row;
+}
+
+bool is_loss(std::string_view name) { return name == "loss"; }
+bool is_gradient(std::string_view name) { return name.ends_with(".grad"); }
+bool is_any(std::string_view) { return true; }
+
+// Loss and every gradient of the first step, and the loss of the later ones; without a loss, all outputs of the first.
+std::vector<VerifyRow> apart(Model& model, CompileOptions want_options, CompileOptions got_options,
+                             const std::string& title, const FeedFn& feeds, int steps) {
+  const bool trains = got_options.loss.valid();
+  const std::vector<std::string> untrained = compile(model, got_options).untrained();
+  for (const ir::ValueInfo& v : model.graph().values()) {
+    const bool frozen = std::find(untrained.begin(), untrained.end(), v.name) != untrained.end();
+    if (!trains || v.role != ir::Role::param || frozen) continue;
+    want_options.fetch.push_back(v.name + ".grad");
+    got_options.fetch.push_back(v.name + ".grad");
+  }
+  Program want = compile(model, want_options), got = compile(model, got_options);
+  const Bounds bounds = wider(bounds_of(want.impl()->compiled().graph), bounds_of(got.impl()->compiled().graph));
+  std::vector<VerifyRow> rows;
   double worst = 0;
-  for (int step = 0; step < steps; ++step) {
+  for (int step = 0; step < (trains ? steps : 1); ++step) {
     const StepResult a = want.step(feeds(step)), b = got.step(feeds(step));
-    const double apart = relative_l2(a["loss"], b["loss"]);
+    if (!trains) return {within(title + ": outputs of step 1", a, b, bounds.loss, is_any)};
     if (step > 0) {
-      if (!(apart <= worst)) worst = apart;  // a NaN stays
+      const double distance = relative_l2(a["loss"], b["loss"]);
+      if (!(distance <= worst)) worst = distance;  // a NaN stays
       continue;
     }
-    first.equal = apart <= bounds.loss;
-    first.detail = fmt::format("{:.2g} apart, at most {:.2g}", apart, bounds.loss);
-    double largest = -1;
-    for (const std::string& name : with_gradients.fetch) {
-      if (!name.ends_with(".grad")) continue;
-      const double distance = relative_l2(a[name], b[name]);
-      if (!(distance <= bounds.gradient)) gradients.equal = false;
-      if (distance <= largest) continue;
-      largest = distance;
-      gradients.detail =
-          fmt::format("'{}' is {:.2g} apart (relative L2), at most {:.2g}", name, distance, bounds.gradient);
-    }
+    rows.push_back(within(title + ": loss of step 1", a, b, bounds.loss, is_loss));
+    rows.push_back(within(title + ": gradients of step 1", a, b, bounds.gradient, is_gradient));
   }
   // relu flips and Adam, which divides by the gradient's size, amplify.
   const double margin = 4 * bounds.loss;
-  VerifyRow later{"against cpu: loss of later steps", worst <= margin,
-                  fmt::format("{:.2g} apart at most, margin {:.2g}", worst, margin)};
-  return {first, gradients, later};
+  rows.push_back({title + ": loss of later steps", worst <= margin,
+                  fmt::format("{:.2g} apart at most, margin {:.2g}", worst, margin)});
+  return rows;
+}
+
+void append(std::vector<VerifyRow>& rows, std::vector<VerifyRow> more) {
+  for (VerifyRow& row : more) rows.push_back(std::move(row));
 }
 
 }  // namespace
@@ -262,8 +294,20 @@ std::vector<VerifyRow> verify(Model& model, const CompileOptions& options, const
     if (!row.equal) row.detail += "; " + first_op(compile(model, options), make(model, variant), feeds, step);
     rows.push_back(std::move(row));
   }
+  for (const passes::Pass& pass : passes_of(passes::Effect::reorders)) {
+    CompileOptions without = options;
+    without.disable_passes.push_back(pass.name);
+    const Program other = compile(model, without);
+    if (ir::print(other.impl()->compiled().graph) == ir::print(program.impl()->compiled().graph)) {
+      rows.push_back({off(pass), true, ""});  // it does nothing here
+      continue;
+    }
+    append(rows, apart(model, without, options, off(pass), feeds, verify_options.steps));
+  }
   if (!on_cpu && options.loss.valid()) {
-    for (VerifyRow& row : against_cpu(model, options, feeds, verify_options.steps)) rows.push_back(std::move(row));
+    CompileOptions on_the_cpu = options;
+    on_the_cpu.backend = "cpu";
+    append(rows, apart(model, on_the_cpu, options, "against cpu", feeds, verify_options.steps));
   }
   return rows;
 }

@@ -54,7 +54,11 @@ class Reader {
     }
     const io::RecipeSlot slot = known->slot(recipe_, layer);
     if (auto* layers = std::get_if<std::vector<RecipeLayer>*>(&slot)) {
-      read_layers(node, **layers, path, at, depth);
+      if (node.is_string() && section.empty()) {
+        read_builder(node.as_string()->get(), at);
+      } else {
+        read_layers(node, **layers, path, at, depth);
+      }
     } else {
       io::assign_recipe_value(*known, slot, node, at, path);
     }
@@ -74,6 +78,15 @@ class Reader {
     for (const auto& [key_name, value] : *table) {
       key(name, key_name.str(), value, no_layer_, name + ".", where(value), 0);
     }
+  }
+
+  void read_builder(const std::string& name, const std::string& at) {
+    const std::vector<std::string> known = {"gpt"};
+    if (std::count(known.begin(), known.end(), name) == 0) {
+      throw Error(fmt::format("{}: model: expected gpt, or a list of layers, got {}", at, io::quote(name)),
+                  base::did_you_mean(name, known));
+    }
+    recipe_.builder = name;
   }
 
   void read_layers(const toml::node& node, std::vector<RecipeLayer>& layers, const std::string& path,
@@ -197,7 +210,8 @@ void check_kinds(const Recipe& recipe, std::string_view section, const RecipeLay
     if (overridden && recipe.where(path) != kSet) continue;
     std::string owners;
     for (const std::string& k : key.kinds) owners += (owners.empty() ? "" : ", ") + (k.empty() ? "a block" : k);
-    throw Error(fmt::format("{}: {}: not a key of {}", recipe.where(path), path, kind.empty() ? "a block" : kind),
+    const std::string none = section == "gpt" ? "a list of layers" : "a block";
+    throw Error(fmt::format("{}: {}: not a key of {}", recipe.where(path), path, kind.empty() ? none : kind),
                 "it is one of " + owners);
   }
 }
@@ -217,11 +231,39 @@ void check_layers(const Recipe& recipe, const std::vector<RecipeLayer>& layers, 
   }
 }
 
+void check_gpt(const Recipe& recipe) {
+  const Recipe::Data& data = recipe.data;
+  const Recipe::Gpt& gpt = recipe.gpt;
+  const auto refuse = [&](const std::string& key, const std::string& why, std::string hint = {}) {
+    throw Error(fmt::format("{}: {}: {}", recipe.where(key), key, why), std::move(hint));
+  };
+  if (!data.is_tokens()) {
+    refuse("model", fmt::format("gpt needs tokens, and {} has none", data.kind),
+           "data.kind is synthetic-tokens, text or bible-kjv");
+  }
+  const int64_t vocabulary = data.kind == "synthetic-tokens" ? data.vocabulary : 256;
+  if (gpt.vocabulary != 0 && gpt.vocabulary < vocabulary) {
+    refuse("gpt.vocabulary", fmt::format("expected {} or more, as the data has, got {}", vocabulary, gpt.vocabulary));
+  }
+  if (gpt.context != 0 && gpt.context < data.context) {
+    refuse("gpt.context", fmt::format("expected {} or more, as the data has, got {}", data.context, gpt.context));
+  }
+  if (gpt.width % gpt.heads != 0) {
+    refuse("gpt.heads", fmt::format("expected a divisor of the width {}, got {}", gpt.width, gpt.heads));
+  }
+}
+
 void check_shapes(Recipe& recipe) {
   Recipe::Data& data = recipe.data;
   const bool images = data.kind == "fashion-mnist";
-  if (recipe.given.count("data.shape") == 0)
+  if (data.is_tokens()) {
+    data.shape = {data.context};
+  } else if (recipe.given.count("data.shape") == 0) {
     data.shape = images ? std::vector<int64_t>{28, 28} : std::vector<int64_t>{16};
+  }
+  if (data.kind == "text" && recipe.given.count("data.path") == 0) {
+    throw Error(fmt::format("{}: data.path: expected the file of the text", recipe.where("data.kind")));
+  }
   for (const auto& [key, dims] : {std::pair("data.shape", &data.shape), {"data.target", &data.target}}) {
     try {
       std::vector<int64_t> all = {std::max({data.examples, recipe.train.batch, recipe.train.eval_batch})};
@@ -240,10 +282,14 @@ void check_shapes(Recipe& recipe) {
 }
 
 void check(Recipe& recipe) {
-  for (const char* section : {"data", "optimizer", "schedule"}) {
+  for (const char* section : {"data", "gpt", "optimizer", "schedule"}) {
     check_kinds(recipe, section, RecipeLayer(), std::string(section) + ".");
   }
-  check_layers(recipe, recipe.model, "model", recipe.where("model"));
+  if (recipe.builder.empty()) {
+    check_layers(recipe, recipe.model, "model", recipe.where("model"));
+  } else {
+    check_gpt(recipe);
+  }
   check_shapes(recipe);
   if (recipe.loss.kind == "mse" && recipe.data.kind != "synthetic") {
     throw Error(fmt::format("{}: loss.kind: mse needs targets, and {} has labels", recipe.where("loss.kind"),

@@ -9,13 +9,16 @@ using Names = std::vector<std::string>;
 
 constexpr RecipeRange kAny = {};
 constexpr double kMaxSteps = 2147483647;  // the step counter is i32
+constexpr double kMaxSize = 1 << 24;      // of one axis of a model
 
 RecipeRange at_least(double low) { return {low, std::numeric_limits<double>::infinity(), false}; }
 RecipeRange between(double low, double high) { return {low, high, false}; }
 RecipeRange fraction() { return {0, 1, true}; }
 
+Names data_kinds() { return {"fashion-mnist", "synthetic", "synthetic-tokens", "text", "bible-kjv"}; }
+
 Names layer_kinds() {
-  Names kinds = {"linear", "layer_norm", "rms_norm", "flatten"};
+  Names kinds = {"linear", "layer_norm", "rms_norm", "dropout", "flatten"};
   const Names functions = nn::Activation::functions();
   kinds.insert(kinds.end(), functions.begin(), functions.end());
   return kinds;
@@ -36,14 +39,17 @@ const std::vector<RecipeKey>& table() {
       {"", "precision", SLOT(precision), kAny, {"f32", "tf32", "bf16", "f16"}},
       {"", "model", SLOT(model)},
 
-      {"data", "kind", SLOT(data.kind), kAny, {"fashion-mnist", "synthetic"}},
-      {"data", "shape", SLOT(data.shape), at_least(1)},
-      {"data", "path", SLOT(data.path), kAny, {}, {"fashion-mnist"}},
+      {"data", "kind", SLOT(data.kind), kAny, data_kinds()},
+      {"data", "shape", SLOT(data.shape), at_least(1), {}, {"fashion-mnist", "synthetic"}},
+      {"data", "path", SLOT(data.path), kAny, {}, {"fashion-mnist", "text"}},
       {"data", "mean", SLOT(data.mean), kAny, {}, {"fashion-mnist"}},
       {"data", "deviation", SLOT(data.deviation), at_least(1e-6), {}, {"fashion-mnist"}},
-      {"data", "examples", SLOT(data.examples), between(1, 1e9), {}, {"synthetic"}},
+      {"data", "examples", SLOT(data.examples), between(1, 1e9), {}, {"synthetic", "synthetic-tokens"}},
       {"data", "classes", SLOT(data.classes), between(1, 2147483647), {}, {"synthetic"}},
       {"data", "target", SLOT(data.target), at_least(1), {}, {"synthetic"}},
+      {"data", "vocabulary", SLOT(data.vocabulary), between(1, kMaxSize), {}, {"synthetic-tokens"}},
+      {"data", "context", SLOT(data.context), between(1, kMaxSize), {}, {"synthetic-tokens", "text", "bible-kjv"}},
+      {"data", "held_out", SLOT(data.held_out), between(0, 1), {}, {"text", "bible-kjv"}},
 
       {"model", "layer", LAYER(layer), kAny, layer_kinds()},
       {"model", "name", LAYER(name)},
@@ -52,6 +58,13 @@ const std::vector<RecipeKey>& table() {
       {"model", "bias", LAYER(bias), kAny, {}, {"linear"}},
       {"model", "activation", LAYER(activation), kAny, activations(), {"linear"}},
       {"model", "eps", LAYER(eps), at_least(0), {}, {"layer_norm", "rms_norm"}},
+      {"model", "p", LAYER(p), fraction(), {}, {"dropout"}},
+
+      {"gpt", "vocabulary", SLOT(gpt.vocabulary), between(0, kMaxSize), {}, {"gpt"}},
+      {"gpt", "context", SLOT(gpt.context), between(0, kMaxSize), {}, {"gpt"}},
+      {"gpt", "layers", SLOT(gpt.layers), between(1, 1000), {}, {"gpt"}},
+      {"gpt", "width", SLOT(gpt.width), between(1, kMaxSize), {}, {"gpt"}},
+      {"gpt", "heads", SLOT(gpt.heads), between(1, kMaxSize), {}, {"gpt"}},
 
       {"loss", "kind", SLOT(loss.kind), kAny, {"cross_entropy", "mse"}},
 
@@ -113,6 +126,7 @@ std::vector<std::string> recipe_names(std::string_view section) {
 
 std::string recipe_kind(const Recipe& recipe, const RecipeLayer& layer, std::string_view section) {
   if (section == "data") return recipe.data.kind;
+  if (section == "gpt") return recipe.builder;
   if (section == "model") return layer.layer;
   if (section == "optimizer") return recipe.optimizer.kind;
   if (section == "schedule") return recipe.schedule.kind;

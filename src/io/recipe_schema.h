@@ -37,7 +37,8 @@ const RecipeKey* find_recipe_key(std::string_view section, std::string_view name
 std::vector<std::string> recipe_names(std::string_view section);
 bool is_recipe_section(std::string_view name);
 
-// The kind chosen in a section, which decides which keys it has: data.kind, a layer's `layer`. "" where there is none.
+// The kind chosen in a section, which decides which keys it has: data.kind, a layer's `layer`, the model's builder. ""
+// where there is none.
 std::string recipe_kind(const Recipe& recipe, const RecipeLayer& layer, std::string_view section);
 
 }  // namespace aicf::io

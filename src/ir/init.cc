@@ -23,6 +23,7 @@ struct Row {
 constexpr Row kRows[] = {
     {InitKind::zeros, "zeros", 0},    {InitKind::ones, "ones", 0},       {InitKind::value, "value", 1},
     {InitKind::values, "values", -1}, {InitKind::uniform, "uniform", 2}, {InitKind::normal, "normal", 2},
+    {InitKind::seed, "seed", 0},
 };
 
 // ln x for 0 < x <= 1, within a few ulp: x = m·2^e with m in [√½, √2), ln m = 2 artanh((m - 1) / (m + 1)) by its
@@ -48,7 +49,8 @@ class Draws {
   Draws(uint64_t seed, const std::string& name) : key_(base::philox_key(seed)), name_(base::hash_text(name)) {}
 
   std::array<double, 2> uniform(uint64_t index, uint32_t attempt = 0) const {
-    // 2^48 indices and 2^16 attempts share the two words that the name leaves.
+    // 2^48 indices and 2^15 attempts (nobody sees so many) share the two words that the name leaves; the top bit of the
+    // second stays clear, which sets these draws apart from those of a step (base::PhiloxStream).
     const base::PhiloxCounter w =
         base::philox4x32({static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32) | (attempt << 16),
                           static_cast<uint32_t>(name_), static_cast<uint32_t>(name_ >> 32)},
@@ -107,6 +109,13 @@ void fill(const std::string& name, const InitSpec& spec, uint64_t seed, Tensor& 
       }
       for (int64_t i = 0; i < n; ++i) set_element(dtype, tensor.data(), i, spec.args[static_cast<size_t>(i)]);
       return;
+    case InitKind::seed:
+      if (tensor.type() != TensorType{i64, {}}) {
+        throw Error("initial value of " + name + ": expected the type i64[] for the seed, got " +
+                    to_string(tensor.type()));
+      }
+      *tensor.as<int64_t>() = std::bit_cast<int64_t>(seed);
+      return;
     case InitKind::uniform:
     case InitKind::normal:
       break;
@@ -126,8 +135,8 @@ void fill(const std::string& name, const InitSpec& spec, uint64_t seed, Tensor& 
 }
 
 [[noreturn]] void malformed(std::string_view text) {
-  throw Error("init \"" + std::string(text) + "\": expected zeros, ones, value(v), values(v,…), uniform(low,high) or " +
-              "normal(mean,deviation)");
+  throw Error("init \"" + std::string(text) + "\": expected zeros, ones, value(v), values(v,…), uniform(low,high), " +
+              "normal(mean,deviation) or seed");
 }
 
 }  // namespace

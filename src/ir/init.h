@@ -10,8 +10,8 @@
 
 namespace aicf::ir {
 
-// values: one an element, in order. The others as in aicf/model.h.
-enum class InitKind : uint8_t { zeros, ones, value, values, uniform, normal };
+// values: one an element, in order. seed: the model's seed itself (i64[]). The others as in aicf/model.h.
+enum class InitKind : uint8_t { zeros, ones, value, values, uniform, normal, seed };
 
 struct InitSpec {
   InitKind kind = InitKind::zeros;
@@ -20,8 +20,8 @@ struct InitSpec {
   bool operator==(const InitSpec&) const = default;
 };
 
-// "zeros", "ones", "value(0x1p-1)", "values(0x1p+0,0x1p-1)", "uniform(-0x1p-3,0x1p-3)", "normal(0x0p+0,0x1p+0)": floats
-// in hex, so that the bits survive.
+// "zeros", "ones", "value(0x1p-1)", "values(0x1p+0,0x1p-1)", "uniform(-0x1p-3,0x1p-3)", "normal(0x0p+0,0x1p+0)",
+// "seed": floats in hex, so that the bits survive.
 std::string format_init(const InitSpec& spec);
 // "" is zeros. Throws Error on anything else that format_init would not write.
 InitSpec parse_init(std::string_view text);

@@ -130,6 +130,8 @@ struct OpDef {
   InferFn infer = nullptr;
   GradFn grad = nullptr;      // null for a composite: its expansion is differentiated
   ExpandFn expand = nullptr;  // composites only
+  // What it is in a program that does not train (passes/inference_mode.cc); null: the same.
+  ExpandFn inference = nullptr;
   std::vector<AliasRule> alias = {};
   AliasFn alias_of = nullptr;  // where they depend on the op's body; `alias` is empty then
   uint32_t flags = 0;

@@ -1,5 +1,7 @@
 #include "nn/layer.h"
 
+#include <cmath>
+
 #include "aicf/error.h"
 
 namespace aicf::nn {
@@ -24,6 +26,15 @@ Value float_input(const Layer::Impl& layer, const LayerContext& context, const s
     fail(layer, context, inputs, min_rank == 1 ? "one axis or more" : std::to_string(min_rank) + " axes or more");
   }
   return x;
+}
+
+void check_deviation(const char* layer, double deviation) {
+  if (deviation >= 0 && std::isfinite(deviation)) return;
+  throw Error(std::string(layer) + ": expected a deviation finite and 0 or more, got " + std::to_string(deviation));
+}
+
+std::string inner_name(const LayerContext& context, const std::string& name) {
+  return context.name.empty() ? name : context.name + "." + name;
 }
 
 }  // namespace aicf::nn

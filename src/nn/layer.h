@@ -19,4 +19,10 @@ Value float_input(const Layer::Impl& layer, const LayerContext& context, const s
 // The only input, of any type.
 Value only_input(const Layer::Impl& layer, const LayerContext& context, const std::vector<Value>& inputs);
 
+// Throws Error unless the standard deviation of initial values is finite and 0 or more.
+void check_deviation(const char* layer, double deviation);
+
+// The name of a layer inside this one: "h0" in "gpt" is "gpt.h0", in "" it is "h0".
+std::string inner_name(const LayerContext& context, const std::string& name);
+
 }  // namespace aicf::nn

@@ -12,7 +12,8 @@ namespace {
 
 class LinearImpl : public Layer::Impl {
  public:
-  LinearImpl(int64_t out, bool bias) : out_(out), bias_(bias) {
+  LinearImpl(int64_t out, bool bias, double deviation) : out_(out), bias_(bias), deviation_(deviation) {
+    check_deviation("linear", deviation);
     if (out < 1) throw Error("linear: expected 1 or more output features, got " + std::to_string(out));
   }
   std::string kind() const override { return "linear"; }
@@ -23,8 +24,10 @@ class LinearImpl : public Layer::Impl {
     const int64_t in = shape[shape.rank() - 1];
     check_features(context, inputs, in);
     const double bound = 1 / std::sqrt(static_cast<double>(in));
-    const Init init = Init::uniform(-bound, bound);
-    const Value weight = context.param("weight", {x.dtype(), {out_, in}}, init);
+    const bool normal = deviation_ > 0;
+    const Init uniform = Init::uniform(-bound, bound);
+    const Value weight =
+        context.param("weight", {x.dtype(), {out_, in}}, normal ? Init::normal(0, deviation_) : uniform);
 
     // All leading axes are one: a single product forward, and a single one for the weight's gradient.
     std::vector<int64_t> result(shape.begin(), shape.end());
@@ -33,7 +36,7 @@ class LinearImpl : public Layer::Impl {
     for (int i = 0; i + 1 < shape.rank(); ++i) rows *= shape[i];
     if (shape.rank() != 2) x = reshape(x, {rows, in});
     Value y = matmul(x, weight, false, true);
-    if (bias_) y = y + context.param("bias", {x.dtype(), {out_}}, init);
+    if (bias_) y = y + context.param("bias", {x.dtype(), {out_}}, normal ? Init::zeros() : uniform);
     return shape.rank() == 2 ? y : reshape(y, Shape(std::span<const int64_t>(result)));
   }
 
@@ -52,10 +55,12 @@ class LinearImpl : public Layer::Impl {
 
   int64_t out_;
   bool bias_;
+  double deviation_;
 };
 
 }  // namespace
 
-Linear::Linear(int64_t out_features, bool bias) : Layer(std::make_shared<LinearImpl>(out_features, bias)) {}
+Linear::Linear(int64_t out_features, bool bias, double deviation)
+    : Layer(std::make_shared<LinearImpl>(out_features, bias, deviation)) {}
 
 }  // namespace aicf::nn

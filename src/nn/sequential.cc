@@ -32,7 +32,7 @@ class SequentialImpl : public Layer::Impl {
       if (!known.empty()) return known;
     }
     const std::string own = entry.name.empty() ? std::to_string(i) + "." + entry.layer.impl()->kind() : entry.name;
-    return context.name.empty() ? own : context.name + "." + own;
+    return inner_name(context, own);
   }
 
   std::vector<Sequential::Entry> entries_;

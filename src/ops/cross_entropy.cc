@@ -54,6 +54,12 @@ Rows prepare(Value logits, Value labels, const ir::Op& op) {
   return rows;
 }
 
+// (R, C): the element of the label.
+Value hit(const Rows& rows) {
+  const Shape shape = rows.logits.shape();
+  return equal(iota(rows.labels, rows.labels.dtype(), {1, shape[1]}, 1), reshaped(rows.labels, {shape[0], 1}));
+}
+
 // (R): counted, and not a row of -inf.
 Value live(const Rows& rows) {
   return logical_and(rows.counted, logical_not(is_minus_infinity(reshaped(rows.e.top, rows.counted.shape()))));
@@ -70,7 +76,8 @@ Value divisor(const Rows& rows) {
 
 std::vector<Value> expand(const ir::ExpandCtx& ctx) {
   const Rows rows = prepare(ctx.in[0], ctx.in[1], ctx.op);
-  const Value of_label = gather(rows.e.shifted, rows.labels, 1, 1);
+  // One element of each row, as a sum, so that rows need not be in memory.
+  const Value of_label = sum(select(hit(rows), rows.e.shifted, literal(rows.e.shifted, 0)), {1});
   const Value each = reshaped(log_total(rows.e), rows.labels.shape()) - of_label;
   const Value losses = select(live(rows), each, literal(each, 0));
   const Value count = cast(count_of(rows), f32);
@@ -95,8 +102,7 @@ ir::GradResult grad(const ir::GradCtx& ctx) {
   if (reduction_of(ctx.op) == Reduction::none) scale = reshaped(scale, column);
   if (reduction_of(ctx.op) == Reduction::mean) scale = scale / divisor(rows);
   const Value p = probabilities(rows.e);
-  const Value hit = equal(iota(rows.labels, rows.labels.dtype(), {1, shape[1]}, 1), reshaped(rows.labels, column));
-  const Value g = select(hit, p - 1, p) * scale;
+  const Value g = select(hit(rows), p - 1, p) * scale;
   const Value dx = select(reshaped(live(rows), column), g, literal(g, 0));
   return {reshaped(cast(dx, type.dtype), type.shape), std::nullopt};
 }

@@ -302,6 +302,12 @@ class Builder {
       const Steps steps = axis_steps(shape, static_cast<int>(op.attrs.get_int("axis")));
       return add({.kind = Node::Kind::index, .dtype = info.type.dtype, .place = composed(place, shape, steps)});
     }
+    if (def == &rng_bits_def) {
+      Node draw = {.kind = Node::Kind::bits, .dtype = info.type.dtype, .place = place, .def = def, .attrs = op.attrs};
+      const Place same{std::vector<int64_t>(place.strides.size(), 0)};
+      draw.inputs = {at(op.inputs[0], same), at(op.inputs[1], same)};
+      return add(std::move(draw));
+    }
     if (def == &gather_def) return gathered(op, shape, place);
     if (def == &matmul_def) return product(op, info.type, place);
     if (def->is(ir::kReduction)) return reduction(op, place);
@@ -408,6 +414,10 @@ class Builder {
       again = again || (varies && node.stage > (node.kind == Node::Kind::reduce ? 1 : 0)) ||
               node.kind == Node::Kind::column;
     }
+    for (const Loops::Result& result : loops_.results) {
+      const bool repeated = loops_.nodes[static_cast<size_t>(result.node)].stage > 0 && !is_kept(result.place);
+      again = again || repeated;
+    }
     if (reduces && again && loops_.inner() != 1) throw Refused{"rows that are not adjacent in memory"};
     loops_.kind = product_ != nullptr ? Loops::Kind::epilogue
                   : !reduces          ? Loops::Kind::pointwise
@@ -421,6 +431,13 @@ class Builder {
       const Node& node = loops_.nodes[static_cast<size_t>(result.node)];
       if ((node.axes & ~has) != 0) throw Refused{"a result with fewer elements than its values"};
     }
+  }
+
+  bool is_kept(const Place& place) const {
+    for (int k = loops_.first_reduced; k < loops_.end_reduced; ++k) {
+      if (place.strides[static_cast<size_t>(k)] != 0) return false;
+    }
+    return true;
   }
 
   bool joins(const Place& place, size_t k) const {
@@ -488,7 +505,8 @@ int64_t Loops::product(int begin, int end) const {
 }
 
 bool is_fusible(const ir::OpDef& def) {
-  const ir::OpDef* const others[] = {&reshape_def, &broadcast_def, &transpose_def, &slice_def, &iota_def, &gather_def};
+  const ir::OpDef* const others[] = {&reshape_def, &broadcast_def, &transpose_def, &slice_def,
+                                     &iota_def,    &gather_def,    &rng_bits_def};
   const bool reduces = def.is(ir::kReduction) && &def != &argmax_def;
   return def.is(ir::kPointwise) || reduces || std::find(std::begin(others), std::end(others), &def) != std::end(others);
 }

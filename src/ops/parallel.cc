@@ -1,4 +1,6 @@
 // parallel: ops that do not need each other, run side by side in one launch. It means its ops run one by one.
+#include "ops/parallel.h"
+
 #include <algorithm>
 
 #include "ops/defs.h"
@@ -100,6 +102,25 @@ std::vector<ir::Sample> samples() {
 }
 
 }  // namespace
+
+std::vector<ParallelMember> parallel_members(const ir::Graph& body) {
+  std::vector<int> buffer_of = operand_numbers(body);
+  const int operands = 1 + *std::max_element(buffer_of.begin(), buffer_of.end());
+  for (size_t i = 0; i < body.outputs().size(); ++i) {
+    buffer_of[static_cast<size_t>(body.outputs()[i].value)] = operands + static_cast<int>(i);
+  }
+  std::vector<ParallelMember> members;
+  for (const ir::Op& op : body.ops()) {
+    ParallelMember member;
+    member.op = &op;
+    for (ir::ValueId v : op.inputs) member.in.push_back(body.type(v));
+    for (ir::ValueId v : op.outputs) member.out.push_back(body.type(v));
+    for (ir::ValueId v : op.inputs) member.buffers.push_back(buffer_of[static_cast<size_t>(v)]);
+    for (ir::ValueId v : op.outputs) member.buffers.push_back(buffer_of[static_cast<size_t>(v)]);
+    members.push_back(std::move(member));
+  }
+  return members;
+}
 
 const ir::OpDef parallel_def = {
     .name = "parallel",

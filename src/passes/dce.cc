@@ -1,11 +1,13 @@
 // dce: drops ops that no output and no update needs. Updates are effects: they are roots, whoever reads their target.
+#include <algorithm>
+
 #include "ir/op.h"
 #include "ir/rewriter.h"
 #include "passes/pass.h"
 
 namespace aicf::passes {
 
-bool dce(ir::Graph& graph) {
+std::vector<char> live_ops(const ir::Graph& graph) {
   std::vector<char> live(static_cast<size_t>(graph.num_values()), 0);
   for (const ir::Output& o : graph.outputs()) live[o.value] = 1;
   for (const ir::Update& u : graph.updates()) {
@@ -13,17 +15,18 @@ bool dce(ir::Graph& graph) {
     if (u.guard != ir::kNoValue) live[u.guard] = 1;
   }
   std::vector<char> keep(static_cast<size_t>(graph.num_ops()), 0);
-  bool changed = false;
   for (ir::OpId id = graph.num_ops() - 1; id >= 0; --id) {
     const ir::Op& op = graph.op(id);
     for (ir::ValueId v : op.outputs) keep[id] |= live[v];
-    if (!keep[id]) {
-      changed = true;
-      continue;
-    }
+    if (!keep[id]) continue;
     for (ir::ValueId v : op.inputs) live[v] = 1;
   }
-  if (!changed) return false;
+  return keep;
+}
+
+bool dce(ir::Graph& graph) {
+  const std::vector<char> keep = live_ops(graph);
+  if (std::find(keep.begin(), keep.end(), 0) == keep.end()) return false;
   ir::Rewriter rewriter(graph);
   for (ir::OpId id = 0; id < graph.num_ops(); ++id) {
     if (keep[id]) rewriter.copy(id);

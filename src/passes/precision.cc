@@ -130,7 +130,7 @@ class Policy {
     const ValueId result = op.outputs[0];
     const bool keep = !is_narrow_ || keeps_sums(result);
     ir::Attrs attrs = op.attrs;
-    ops::set_compute(attrs, dtypes[0], dtypes[1], precision_, keep ? f32 : narrow_);
+    ops::set_compute(attrs, dtypes, precision_, keep ? f32 : narrow_);
     kept_[result] = keep;
     rewriter_.replace(result, emit(op, std::move(inputs), std::move(attrs)).outputs[0]);
   }

@@ -1,4 +1,4 @@
-// The text of the pointwise kernels, run without a GPU, gives the bits of the CPU kernels.
+// The text of the pointwise kernels and of rng_bits, run without a GPU, gives the bits of the CPU kernels.
 #include <bit>
 #include <cmath>
 #include <random>
@@ -82,6 +82,14 @@ std::vector<Case> all_cases() {
   const std::vector<std::vector<Shape>> shapes = {
       {{4003}, {4003}, {4003}}, {{64, 70}, {70}, {64, 1}}, {{16, 1}, {3, 16, 48}, {}}, {{5}, {}, {5}}};
   std::vector<Case> cases;
+  for (const Shape& shape : {Shape{4003}, Shape{5}, Shape{}, Shape{2, 3, 7}}) {
+    Case c;
+    const std::vector<int64_t> dims(shape.begin(), shape.end());
+    c.op = {
+        &ops::rng_bits_def, {{"ordinal", int64_t{0xabcde}}, {"shape", dims}}, {{i64, {}}, {i64, {}}}, {{i32, shape}}};
+    for (int k = 0; k < 2; ++k) c.operands.push_back(filled(c.op.in[0], k));
+    cases.push_back(std::move(c));
+  }
   for (const ir::OpDef* def : ir::op_table()) {
     if (!def->is(ir::kPointwise)) continue;
     const bool casts = def == &ops::cast_def;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "support/programs.h"
 
@@ -54,6 +55,25 @@ TEST(CaseE4, TiedEmbeddingAndHead) {
   EXPECT_NE(r["wte.grad"].at(3), 0.0) << "the embedding's contribution";
   EXPECT_NE(r["wte.grad"].at(0), 0.0) << "the head's contribution to a row that was not looked up";
   EXPECT_EQ(count(p.states(), "/wte"), 2);
+}
+
+// One parameter, one pair of moments; and its gradient has what the head gives (that it is the whole sum, the
+// comparison with PyTorch shows: runtime/gpt_reference_test).
+TEST(CaseE4, TheHeadOfAGptIsItsTokenTable) {
+  const Tensor tokens = Tensor::of<int32_t>({2, 3}, {1, 4, 1, 0, 2, 4});
+  Model m;
+  const Value x = m.input("x", {i32, {2, 3}}), y = m.input("y", {i32, {2, 3}});
+  const nn::GptOptions options = {.vocabulary = 5, .context = 3, .layers = 1, .width = 4, .heads = 2};
+  const Value loss = cross_entropy(m.add(nn::Gpt(options), x, "gpt"), y);
+  Program p = compile(m, {.loss = loss, .optimizer = optim::AdamW{}, .fetch = {"gpt.wte.weight.grad"}});
+  EXPECT_EQ(count(p.params(), "wte"), 1);
+  EXPECT_EQ(count(p.params(), "head"), 0);
+  EXPECT_EQ(count(p.states(), "/gpt.wte.weight"), 2);
+  const Tensor gradient = p.step({{"x", tokens}, {"y", tokens}})["gpt.wte.weight.grad"];
+  // Row 3 is no token: only the head reaches it.
+  double head_only = 0;
+  for (int64_t c = 0; c < 4; ++c) head_only += std::abs(gradient.at(3 * 4 + c));
+  EXPECT_GT(head_only, 0);
 }
 
 TEST(CaseE4, TwoHandlesOfOneNameAreAnError) {

@@ -1,6 +1,11 @@
 // Cases H1, H2 and H3 on whole programs, and G1, G2 with the planner: aliasing and reuse on and off give the same bits.
 #include <gtest/gtest.h>
 
+#include <map>
+
+#include "lower/evaluate.h"
+#include "passes/pass.h"
+#include "runtime/program.h"
 #include "support/programs.h"
 
 namespace aicf {
@@ -132,7 +137,62 @@ TEST(CaseH3, AnUnreadResultLivesThroughItsOp) {
   for (PlanChoice choice : kChoices) EXPECT_EQ(run(choice), want);
 }
 
-// H4's rule for this version: an update is an effect, whoever reads its target.
+// H4: batch norm in training, composed by hand, whose running mean no output reads. The update is an effect: it stays,
+// and after every pass each state has exactly one final writer.
+TEST(CaseH4, RunningStatisticsOutliveDeadCodeRemoval) {
+  Model m;
+  const Value x = m.input("x", {f32, {4, 2}});
+  const Value running = m.state("bn.running_mean", {f32, {2}}, Init::zeros());
+  const Value unread = m.state("bn.unread", {f32, {2}}, Init::zeros());
+  const Value average = mean(x, {0});
+  m.update(running, running * 0.9 + average * 0.1);
+  m.update(unread, average * 1.0);
+  m.output("y", x - average);
+  const Program p = compile(m);
+  const auto writers = [](const ir::Graph& graph) {
+    std::map<std::string, int> count;
+    for (const ir::Update& u : graph.updates()) ++count[graph.value(u.target).name];
+    return count;
+  };
+  const std::map<std::string, int> want = {{"bn.running_mean", 1}, {"bn.unread", 1}};
+  ir::Graph graph = p.impl()->compiled().step;
+  passes::run_pipeline(graph, {}, lower::evaluate_on_cpu, [&](const std::string& pass, const ir::Graph& after, bool) {
+    EXPECT_EQ(writers(after), want) << pass;
+  });
+  Program run = p;
+  run.step({{"x", Tensor::of<float>({4, 2}, {8, 9, 9, 10, 11, 10, 12, 11})}});
+  EXPECT_FLOAT_EQ(static_cast<float>(run.read("bn.running_mean").at(0)), 1.f);
+  EXPECT_FLOAT_EQ(static_cast<float>(run.read("bn.running_mean").at(1)), 1.f);
+}
+
+// H4, class: a simplification that exposes the old value of a state to a later write in place.
+TEST(ClassH, SimplifiedReadersOfAnOldValueSeeTheOldValue) {
+  for (PlanChoice choice : kChoices) {
+    for (const char* off : {"", "simplify", "canonicalize", "cse", "layout"}) {
+      Model m;
+      const Value w = m.state("w", {i32, {2, 3}}, Init::value(7));
+      const Value twin = m.state("twin", {i32, {2, 3}}, Init::value(1));
+      m.output("same", w + 0.0);
+      m.output("view", reshape(reshape(w, {6}), {3, 2}));
+      m.output("back", transpose(transpose(w * 1.0, {1, 0}), {1, 0}));
+      m.update(w, w + 1.0);
+      m.update(twin, w * 1.0);
+      CompileOptions options = {.alias = choice.alias, .reuse = choice.reuse};
+      if (*off != 0) options.disable_passes.push_back(off);
+      Program p = compile(m, options);
+      for (int step = 0; step < 3; ++step) {
+        const StepResult r = p.step({});
+        for (const char* name : {"same", "view", "back"}) {
+          for (int64_t i = 0; i < 6; ++i) EXPECT_EQ(r[name].at(i), 7 + step) << name << " without " << off;
+        }
+        EXPECT_EQ(p.read("w").at(0), 8 + step);
+        EXPECT_EQ(p.read("twin").at(5), 7 + step);
+      }
+    }
+  }
+}
+
+// H4's rule: an update is an effect, whoever reads its target.
 TEST(ClassH, UnreadStateUpdatesSurviveDeadCodeRemoval) {
   Model m;
   const Value x = m.input("x", {f32, {}});

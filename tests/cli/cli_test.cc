@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -119,6 +120,34 @@ TEST_F(Cli, VerifyPasses) {
   const Result r = run("verify " + kRecipe + " --steps 2 --orders 2");
   EXPECT_EQ(r.code, 0) << r.out << r.err;
   EXPECT_NE(r.out.find("hold"), std::string::npos) << r.out;
+}
+
+// A pass that reorders is compared within its bound where it does something, else bit for bit; a pass that stands twice
+// in the pipeline is one row, and is switched off by its one name.
+TEST_F(Cli, VerifyHoldsPassesThatReorderToTheirBounds) {
+  const std::string recipe = AICF_SOURCE_DIR "/recipes/mlp-4096-mini.toml";
+  const Result r = run("verify " + recipe + " --steps 4 --orders 1 --json " + path("verify.json"));
+  EXPECT_EQ(r.code, 0) << r.out << r.err;
+  std::map<std::string, std::string> rows;
+  for (const auto& row : nlohmann::json::parse(contents(path("verify.json")))["rows"]) {
+    EXPECT_TRUE(rows.emplace(row["name"], row["detail"]).second) << row["name"];
+  }
+  for (const char* exact : {"canonicalize", "constant_folding", "simplify", "cse", "layout", "dce"}) {
+    EXPECT_EQ(rows.at("pass " + std::string(exact) + " off"), "");
+  }
+  EXPECT_EQ(rows.at("pass fold_transposes off"), "") << "there are no transposes";
+  const std::string gradients = rows.at("pass drop_roundtrip_casts off: gradients of step 1");
+  EXPECT_NE(gradients.find("at most 0.031"), std::string::npos) << gradients;
+  EXPECT_EQ(gradients.find(" is 0 apart"), std::string::npos) << "it does nothing: " << gradients;
+
+  const auto count = [&](const std::string& options, const std::string& what) {
+    const std::string text = run("dump " + recipe + options + " --stage passes").out;
+    int found = 0;
+    for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++found;
+    return found;
+  };
+  EXPECT_EQ(count("", "# cse"), 2);
+  EXPECT_EQ(count(" --disable-pass cse", "# cse"), 0);
 }
 
 TEST_F(Cli, PrecisionOverridesTheRecipes) {

@@ -16,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   if (cut != std::string::npos) sets.push_back(all.substr(cut + 1));
   try {
     const aicf::Recipe recipe = aicf::parse_recipe(all.substr(0, cut), "fuzz.toml", sets);
-    if (recipe.model.empty() || recipe.given.count("model") == 0) std::abort();
+    if (recipe.model.empty() == recipe.builder.empty() || recipe.given.count("model") == 0) std::abort();
   } catch (const aicf::Error& error) {
     if (std::strchr(error.what(), '\n') != nullptr) std::abort();
   }

@@ -92,22 +92,33 @@ TEST(Recipe, EveryKeyOfTheSchemaIsRead) {
     if (!key.choices.empty()) value = "'" + key.choices[1] + "'";
     const std::string kind = key.kinds.empty() ? "" : key.kinds[0];
     const bool of_layer = section == "model";
-    const std::string synthetic = section == "data" ? "" : "[data]\nkind = 'synthetic'\n";
+    const bool of_gpt = section == "gpt";
+    const std::string kind_of_data = of_gpt ? "bible-kjv" : "synthetic";
+    const std::string synthetic = section == "data" ? "" : "[data]\nkind = '" + kind_of_data + "'\n";
     std::string base, layer = "[[model]]\n";
-    if (of_layer) {
+    if (of_gpt) {
+      // 3 is no divisor of the width, and less than the data has.
+      if (name == "heads") value = "4";
+      if (name == "width") value = "24";
+      if (name == "vocabulary" || name == "context") value = "1000";
+      layer = "";
+      base = "model = 'gpt'\n";
+    } else if (of_layer) {
       if (name != "layer") layer += "layer = '" + (kind.empty() ? "linear" : kind) + "'\n";
     } else {
       layer += "layer = 'linear'\n";
     }
     std::string table = section.empty() || of_layer ? "" : "[" + section + "]\n";
-    if (!kind.empty() && !of_layer) table += "kind = '" + kind + "'\n";
+    if (!kind.empty() && !of_layer && !of_gpt) table += "kind = '" + kind + "'\n";
+    if (kind == "text") table += "path = 'somewhere'\n";
     if (name == "kind" && key.choices[1] == "table") value = "'cosine'";
     if (name == "kind" && section == "loss") base = "";
     const std::string line = name + " = " + value + "\n";
     const std::string path = of_layer ? "model.0." + name : section.empty() ? name : section + "." + name;
 
     const auto check = [&](Recipe r) {
-      const io::RecipeSlot slot = key.slot(r, r.model[0]);
+      RecipeLayer none;
+      const io::RecipeSlot slot = key.slot(r, r.model.empty() ? none : r.model[0]);
       EXPECT_TRUE(changed(slot, initial)) << path;
       EXPECT_EQ(r.given.count(path), 1u) << path;
     };
@@ -117,8 +128,8 @@ TEST(Recipe, EveryKeyOfTheSchemaIsRead) {
       if (name == "layer") layer += "layer = 'linear'\n";
       check(parse(synthetic + layer, {path + "=" + value}));
     } else {
-      check(parse((section.empty() ? line : table + line) + synthetic + layer));
-      check(parse(table + synthetic + layer, {path + "=" + value}));
+      check(parse(base + (section.empty() ? line : table + line) + synthetic + layer));
+      check(parse(base + table + synthetic + layer, {path + "=" + value}));
     }
   }
   EXPECT_GT(read, 30u);
@@ -137,8 +148,8 @@ TEST(Recipe, UnknownNamesNameFileLineAndTheNearest) {
   expect_error(std::string(kModel) + "units = 3\n", "r.toml:4: model.0.units: unknown key");
   expect_error(std::string(kModel) + "biass = true\n", "r.toml:4: model.0.biass: unknown key", "did you mean bias?");
   expect_error("[[model]]\nlayer = 'linaer'\n",
-               "r.toml:2: model.0.layer: expected one of linear, layer_norm, rms_norm, flatten, relu, tanh, sigmoid, "
-               "gelu, gelu_tanh, softmax, log_softmax, got \"linaer\"",
+               "r.toml:2: model.0.layer: expected one of linear, layer_norm, rms_norm, dropout, flatten, relu, tanh, "
+               "sigmoid, gelu, gelu_tanh, softmax, log_softmax, got \"linaer\"",
                "did you mean linear?");
   expect_error(std::string("[optimizer]\nkind = 'sgdd'\n") + kModel,
                "r.toml:2: optimizer.kind: expected one of adamw, adam, sgd, got \"sgdd\"", "did you mean sgd?");
@@ -274,6 +285,33 @@ TEST(Recipe, DeepTextIsRefused) {
   parse("name = '''\n" + repeat(".", 100) + "\"'''\n" + kModel);
 }
 
+TEST(Recipe, AModelMayBeABuilder) {
+  const std::string tokens = "data.kind = 'synthetic-tokens'\n";
+  const Recipe r = parse("model = 'gpt'\n" + tokens);
+  EXPECT_EQ(r.builder, "gpt");
+  EXPECT_TRUE(r.model.empty());
+  EXPECT_EQ(r.data.shape, (std::vector<int64_t>{64}));
+  expect_error("model = 'gtp'\n", "r.toml:1: model: expected gpt, or a list of layers, got \"gtp\"",
+               "did you mean gpt?");
+  expect_error("model = 'gpt'\n", "r.toml:1: model: gpt needs tokens, and fashion-mnist has none",
+               "data.kind is synthetic-tokens, text or bible-kjv");
+  expect_error(tokens + "[gpt]\nlayers = 2\n" + kModel, "r.toml:3: gpt.layers: not a key of a list of layers",
+               "it is one of gpt");
+  expect_error("model = 'gpt'\n" + tokens + "gpt.width = 10\n",
+               "r.toml: gpt.heads: expected a divisor of the width 10, got 12");
+  expect_error("model = 'gpt'\n" + tokens + "gpt.layer = 10\n", "r.toml:3: gpt.layer: unknown key",
+               "did you mean layers?");
+  expect_error("model = 'gpt'\n" + tokens + "gpt.vocabulary = 255\n",
+               "r.toml:3: gpt.vocabulary: expected 256 or more, as the data has, got 255");
+  expect_error("model = 'gpt'\n" + tokens + "gpt.context = 63\n",
+               "r.toml:3: gpt.context: expected 64 or more, as the data has, got 63");
+  expect_error("model = 'gpt'\n" + tokens + "data.shape = [3]\n",
+               "r.toml:3: data.shape: not a key of synthetic-tokens");
+  expect_error("model = 'gpt'\ndata.kind = 'text'\n", "r.toml:2: data.path: expected the file of the text");
+  expect_error("model = 'gpt'\n" + tokens + "loss.kind = 'mse'\n",
+               "r.toml:3: loss.kind: mse needs targets, and synthetic-tokens has labels");
+}
+
 std::string shape_of(RecipeModel& m, const std::string& name) { return to_string(m.model.value(name).type()); }
 
 TEST(Recipe, BuildsTheFashionMlp) {
@@ -294,6 +332,29 @@ TEST(Recipe, BuildsTheFashionMlp) {
   const optim::Optimizer o = build_optimizer(r, 937);
   EXPECT_EQ(o.name(), "adamw");
   EXPECT_EQ(o.impl()->schedule().total_steps, 5 * 937);
+}
+
+TEST(Recipe, BuildsAGpt) {
+  const Recipe r = parse(R"(
+model = "gpt"
+data = {kind = "synthetic-tokens", vocabulary = 11, context = 6, examples = 10}
+gpt = {vocabulary = 16, layers = 1, width = 8, heads = 2}
+)");
+  RecipeModel m = build_model(r, 5);
+  EXPECT_EQ(to_string(m.x.type()), "i32[5,6]");
+  EXPECT_EQ(to_string(m.y.type()), "i32[5,6]");
+  EXPECT_EQ(shape_of(m, "wte.weight"), "f32[16,8]");
+  EXPECT_EQ(shape_of(m, "wpe.weight"), "f32[6,8]");
+  EXPECT_EQ(shape_of(m, "h0.attn.qkv.weight"), "f32[24,8]");
+  EXPECT_EQ(shape_of(m, "logits"), "f32[5,6,16]");
+  EXPECT_EQ(shape_of(m, "correct"), "f32[5,6]");
+  EXPECT_EQ(shape_of(m, "losses"), "f32[5,6]");
+  const Dataset data = load_data(r, true);
+  EXPECT_EQ(to_string(data["x"].type()), "i32[10,6]");
+  EXPECT_NE(data["x"], data["y"]);
+  for (const char* name : {"x", "y"}) {
+    for (double token : data[name].to_doubles()) EXPECT_TRUE(token >= 0 && token < 11) << token;
+  }
 }
 
 TEST(Recipe, BuildsBlocksAndTargets) {
@@ -322,6 +383,21 @@ layer = "linear"
   EXPECT_EQ(shape_of(m, "prediction"), "f32[5,3,2]");
   EXPECT_EQ(shape_of(m, "losses"), "f32[5]");
   EXPECT_EQ(m.model.graph().find_external("block.in.bias"), ir::kNoValue);
+}
+
+TEST(Recipe, DropoutTakesItsP) {
+  const auto dropped = [](const std::string& keys) {
+    RecipeModel m =
+        build_model(parse("[[model]]\nlayer = 'flatten'\n[[model]]\nlayer = 'dropout'\n" + keys + kModel), 5);
+    return m.model.text();
+  };
+  EXPECT_NE(dropped("").find("= dropout("), std::string::npos);
+  EXPECT_NE(dropped("").find("p=0x1p-1"), std::string::npos);
+  EXPECT_NE(dropped("p = 0.25\n").find("p=0x1p-2"), std::string::npos);
+  EXPECT_EQ(dropped("p = 0\n").find("= dropout("), std::string::npos);
+  expect_error(std::string("[[model]]\nlayer = 'dropout'\np = 1\n") + kModel,
+               "r.toml:3: model.0.p: expected a number in [0, 1), got 1");
+  expect_error(std::string(kModel) + "p = 0.5\n", "r.toml:4: model.0.p: not a key of linear");
 }
 
 TEST(Recipe, AModelThatDoesNotFitNamesItsLine) {
@@ -425,6 +501,29 @@ TEST(Recipe, TheBenchmarksAreTheWorkloadsTheyAreNamedFor) {
   }
 }
 
+struct GptWorkload {
+  const char* file;
+  const char* name;
+  const char* precision;
+  int64_t batch, vocabulary, padded, context, layers, width, heads;
+};
+
+TEST(Recipe, TheGptBenchmarksAreTheWorkloadsTheyAreNamedFor) {
+  for (const GptWorkload& w :
+       {GptWorkload{"gpt-nano", "gpt-nano-fp32", "tf32", 12, 65, 65, 64, 4, 128, 4},
+        GptWorkload{"gpt-char", "gpt-char-bf16", "bf16", 64, 65, 65, 256, 6, 384, 6},
+        GptWorkload{"gpt2-124m", "gpt2-124m-bf16", "bf16", 32, 50257, 50304, 1024, 12, 768, 12}}) {
+    const Recipe r = recipe_file(w.file);
+    EXPECT_EQ(std::tuple(r.name, r.precision, r.train.batch), std::tuple(w.name, w.precision, w.batch));
+    EXPECT_EQ(std::tuple(r.data.vocabulary, r.data.context), std::tuple(w.vocabulary, w.context)) << w.file;
+    EXPECT_EQ(std::tuple(r.gpt.layers, r.gpt.width, r.gpt.heads), std::tuple(w.layers, w.width, w.heads)) << w.file;
+    EXPECT_EQ(std::tuple(r.optimizer.kind, r.optimizer.lr, r.optimizer.weight_decay), std::tuple("adamw", 1e-4, 0.01));
+    EXPECT_EQ(std::tuple(r.optimizer.beta1, r.optimizer.beta2, r.optimizer.eps), std::tuple(0.9, 0.999, 1e-8));
+    RecipeModel m = build_model(r, r.train.batch);
+    EXPECT_EQ(m.outputs.at("logits").shape(), (Shape{w.batch, w.context, w.padded}));
+  }
+}
+
 // The ops in order, with the values they read: what is left of a graph without its sizes.
 std::string structure_of(const Recipe& r) {
   RecipeModel m = build_model(r, r.train.batch);
@@ -438,7 +537,7 @@ std::string structure_of(const Recipe& r) {
 }
 
 TEST(Recipe, AMiniTwinHasTheSameGraph) {
-  for (const char* name : {"mlp-tiny", "mlp-64x6", "mlp-4096"}) {
+  for (const char* name : {"mlp-tiny", "mlp-64x6", "mlp-4096", "gpt-nano", "gpt-char", "gpt2-124m"}) {
     SCOPED_TRACE(name);
     const Recipe full = recipe_file(name), mini = recipe_file(name + std::string("-mini"));
     EXPECT_EQ(structure_of(full), structure_of(mini));

@@ -14,9 +14,13 @@
 namespace aicf::ir {
 namespace {
 
-const InitSpec kSpecs[] = {{InitKind::zeros, {}},          {InitKind::ones, {}},
-                           {InitKind::value, {0.1}},       {InitKind::values, {1, -0.5, 1e-30}},
-                           {InitKind::uniform, {-0.3, 2}}, {InitKind::normal, {0, 0.02}}};
+const InitSpec kSpecs[] = {{InitKind::zeros, {}},
+                           {InitKind::ones, {}},
+                           {InitKind::value, {0.1}},
+                           {InitKind::values, {1, -0.5, 1e-30}},
+                           {InitKind::uniform, {-0.3, 2}},
+                           {InitKind::normal, {0, 0.02}},
+                           {InitKind::seed, {}}};
 
 TEST(Init, TextReadsBack) {
   for (const InitSpec& spec : kSpecs) EXPECT_EQ(parse_init(format_init(spec)), spec) << format_init(spec);
@@ -26,7 +30,7 @@ TEST(Init, TextReadsBack) {
 
 TEST(Init, MalformedTextIsRefused) {
   for (const char* text : {"zero", "value", "value()", "value(1", "value(1,2)", "uniform(1)", "ones(1)", "values()",
-                           "normal(0,x)", "(", "values(1,)", "zeros "}) {
+                           "normal(0,x)", "(", "values(1,)", "zeros ", "seed(1)"}) {
     EXPECT_THROW(parse_init(text), Error) << text;
   }
 }
@@ -35,6 +39,9 @@ TEST(Init, FixedKinds) {
   EXPECT_EQ(initial_value("a", {f32, {2}}, "ones", 0), Tensor::of<float>({2}, {1, 1}));
   EXPECT_EQ(initial_value("a", {i32, {}}, "value(0x1.8p+1)", 0), Tensor::scalar<int32_t>(3));
   EXPECT_EQ(initial_value("a", {f64, {2}}, "values(0x1p-1,-0x1p+1)", 0), Tensor::of<double>({2}, {0.5, -2}));
+  EXPECT_EQ(initial_value("a", {i64, {}}, "seed", 0xfedcba9876543210u), Tensor::scalar<int64_t>(-0x123456789abcdf0));
+  EXPECT_THROW(initial_value("a", {f64, {}}, "seed", 0), Error);
+  EXPECT_THROW(initial_value("a", {i64, {1}}, "seed", 0), Error);
   EXPECT_THROW(initial_value("a", {f64, {3}}, "values(0x1p-1,-0x1p+1)", 0), Error);
   EXPECT_THROW(initial_value("a", {i32, {3}}, "normal(0,1)", 0), Error);
 }

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
 
 #include "aicf/error.h"
 #include "aicf/model.h"
@@ -165,6 +166,82 @@ TEST(Norms, NormaliseTheLastAxis) {
   EXPECT_EQ(b.graph().find_external("n.bias"), ir::kNoValue);
   EXPECT_EQ(message_of([] { nn::LayerNorm(-1); }), "layer_norm: expected eps finite and 0 or more, got -1.000000");
   EXPECT_EQ(message_of([] { nn::RmsNorm(std::nan("")); }), "rms_norm: expected eps finite and 0 or more, got nan");
+}
+
+// Each query's own average of the values, by loops, with the two layers around it.
+TEST(SelfAttention, AttendsByHeads) {
+  constexpr int64_t B = 2, T = 3, C = 4, H = 2, D = C / H;
+  for (const bool causal : {false, true}) {
+    Model m(5);
+    const Value y = m.add(nn::SelfAttention(C, H, causal, 0.5), m.input("x", {f32, {B, T, C}}), "attn");
+    EXPECT_EQ(attr(m, "attn.qkv.weight", "init"), "normal(0x0p+0,0x1p-1)");
+    EXPECT_EQ(attr(m, "attn.qkv.bias", "init"), "zeros");
+    EXPECT_EQ(attr(m, "attn.proj.bias", "init"), "zeros");
+    const Tensor x = ramp({B, T, C}), got = run(m, y, x);
+    const Tensor qkv = ir::initial_value("attn.qkv.weight", {f32, {3 * C, C}}, "normal(0,0.5)", 5);
+    const Tensor proj = ir::initial_value("attn.proj.weight", {f32, {C, C}}, "normal(0,0.5)", 5);
+    const auto part = [&](int64_t which, int64_t b, int64_t t, int64_t c) {
+      double sum = 0;
+      for (int64_t k = 0; k < C; ++k) sum += x.at((b * T + t) * C + k) * qkv.at((which * C + c) * C + k);
+      return sum;
+    };
+    for (int64_t b = 0; b < B; ++b) {
+      for (int64_t t = 0; t < T; ++t) {
+        double brought[C] = {};
+        for (int64_t c = 0; c < C; ++c) {
+          double total = 0;
+          for (int64_t s = 0; s < (causal ? t + 1 : T); ++s) {
+            double score = 0;
+            for (int64_t k = c / D * D; k < (c / D + 1) * D; ++k) score += part(0, b, t, k) * part(1, b, s, k);
+            const double weight = std::exp(score / std::sqrt(static_cast<double>(D)));
+            total += weight;
+            brought[c] += weight * part(2, b, s, c);
+          }
+          brought[c] /= total;
+        }
+        for (int64_t c = 0; c < C; ++c) {
+          double want = 0;
+          for (int64_t k = 0; k < C; ++k) want += brought[k] * proj.at(c * C + k);
+          EXPECT_NEAR(got.at((b * T + t) * C + c), want, 2e-6);  // a few sums of four f32 products below 2
+        }
+      }
+    }
+  }
+  EXPECT_EQ(message_of([] { nn::SelfAttention(6, 4); }),
+            "self_attention: expected a width divisible by the heads, got 6 and 4");
+  Model m;
+  EXPECT_EQ(message_of([&] {
+              m.add(nn::SelfAttention(4, 2), m.input("x", {f32, {2, 3, 5}}), "a");
+            }),
+            "self_attention a(f32[2,3,5]): expected (…, T, 4)");
+}
+
+TEST(Gpt, HasTheParametersOfGpt2) {
+  Model m;
+  const nn::Gpt gpt({.vocabulary = 7, .context = 5, .layers = 2, .width = 4, .heads = 2});
+  const Value logits = m.add(gpt, m.input("x", {i32, {3, 4}}), "lm");
+  EXPECT_EQ(logits.type(), (TensorType{f32, {3, 4, 7}}));
+  std::vector<std::string> names;
+  for (const ir::ValueInfo& v : m.graph().values()) {
+    if (v.role == ir::Role::param) names.push_back(v.name + " " + to_string(v.type.shape));
+  }
+  const std::vector<std::string> block = {"ln1.weight [4]",     "ln1.bias [4]",           "attn.qkv.weight [12,4]",
+                                          "attn.qkv.bias [12]", "attn.proj.weight [4,4]", "attn.proj.bias [4]",
+                                          "ln2.weight [4]",     "ln2.bias [4]",           "mlp.fc.weight [16,4]",
+                                          "mlp.fc.bias [16]",   "mlp.proj.weight [4,16]", "mlp.proj.bias [4]"};
+  std::vector<std::string> want = {"lm.wpe.weight [5,4]", "lm.wte.weight [7,4]"};
+  for (const char* h : {"lm.h0.", "lm.h1."}) {
+    for (const std::string& name : block) want.push_back(h + name);
+  }
+  want.insert(want.end(), {"lm.lnf.weight [4]", "lm.lnf.bias [4]"});
+  EXPECT_EQ(std::set<std::string>(names.begin(), names.end()), std::set<std::string>(want.begin(), want.end()));
+  EXPECT_EQ(names.size(), want.size());
+  EXPECT_EQ(attr(m, "lm.wte.weight", "init"), attr(m, "lm.wpe.weight", "init"));
+  EXPECT_EQ(message_of([&] {
+              m.add(gpt, m.input("long", {i32, {1, 6}}));
+            }),
+            "gpt lm(i32[1,6]): expected T <= 5, the context");
+  EXPECT_EQ(message_of([] { nn::Gpt({.layers = 0}); }), "gpt: expected 1 or more layers, got 0");
 }
 
 TEST(Embedding, PicksRows) {

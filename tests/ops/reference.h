@@ -306,6 +306,33 @@ inline Arrays in_range_reference(Arrays in, const ir::Attrs& attrs) {
   return {Array({}, ok ? 1 : 0)};
 }
 
+// Philox 4x32-10 as its paper defines it, and the counter of base::PhiloxStream.
+inline Arrays rng_bits_reference(Arrays in, const ir::Attrs& attrs) {
+  const auto word = [](double v, int half) {
+    return static_cast<uint64_t>(static_cast<int64_t>(v)) >> (32 * half) & 0xffffffffu;
+  };
+  Array out(attrs.get_ints("shape"));
+  for (size_t e = 0; e < out.data.size(); ++e) {
+    const auto ordinal = static_cast<uint64_t>(attrs.get_int("ordinal"));
+    uint64_t k0 = word(in[0].data[0], 0), k1 = word(in[0].data[0], 1);
+    uint64_t r0 = e / 4, l0 = (uint64_t{1} << 31) + ordinal * 2048;
+    uint64_t r1 = word(in[1].data[0], 0), l1 = word(in[1].data[0], 1);
+    for (int round = 0; round < 10; ++round) {
+      const uint64_t product0 = r0 * 0xD2511F53u, product1 = r1 * 0xCD9E8D57u;
+      r0 = product1 / 0x100000000u ^ l0 ^ k0;
+      l0 = product1 % 0x100000000u;
+      r1 = product0 / 0x100000000u ^ l1 ^ k1;
+      l1 = product0 % 0x100000000u;
+      k0 = (k0 + 0x9E3779B9u) % 0x100000000u;
+      k1 = (k1 + 0xBB67AE85u) % 0x100000000u;
+    }
+    const uint64_t words[] = {r0, l0, r1, l1};
+    const auto bits = static_cast<double>(words[e % 4]);
+    out.data[e] = bits < 0x1p31 ? bits : bits - 0x1p32;
+  }
+  return {out};
+}
+
 inline double sign_of(double x) { return x > 0 ? 1 : x < 0 ? -1 : x; }
 
 inline const std::map<std::string, ReferenceFn>& references() {
@@ -375,6 +402,7 @@ inline const std::map<std::string, ReferenceFn>& references() {
          in[0].dims = attrs.get_ints("shape");
          return in;
        }},
+      {"rng_bits", rng_bits_reference},
       {"scatter_add", scatter_add_reference},
       {"slice", slice_reference},
       {"split", split_reference},

@@ -6,6 +6,7 @@
 
 #include "aicf/ops.h"
 #include "ops/defs.h"
+#include "ops/rng_bits.h"
 
 namespace aicf::test {
 namespace {
@@ -143,6 +144,44 @@ const Mistake kMistakes[] = {
     {"matmul(f32[3,4], i32[4,6]): expected two operands of one float type, got f32 and i32", "cast",
      [](ir::Graph& g) {
        matmul(floats(g, {3, 4}), ints(g, {4, 6}));
+     }},
+    {"rng_bits(i32[], i64[]): expected seed and offset of type i64[], got i32[]", "",
+     [](ir::Graph& g) {
+       ops::rng_bits(ints(g, {}), operand(g, {i64, {}}), {3}, 0);
+     }},
+    {"rng_bits(i64[], i64[]): expected an `ordinal` in [0,1048576), got 1048576", "",
+     [](ir::Graph& g) {
+       ops::rng_bits(operand(g, {i64, {}}), operand(g, {i64, {}}), {3}, 1 << 20);
+     }},
+    {"rng_bits(i64[], i64[]): expected at most 35184372088832 elements, got [35184372088833]", "",
+     [](ir::Graph& g) {
+       ops::rng_bits(operand(g, {i64, {}}), operand(g, {i64, {}}), {(int64_t{1} << 45) + 1}, 0);
+     }},
+    {"dropout(f32[2], i64[], f32[2]): expected seed and offset of type i64[], got f32[2]", "",
+     [](ir::Graph& g) {
+       ir::emit(ops::dropout_def, {floats(g, {2}), operand(g, {i64, {}}), floats(g, {2})},
+                {{"ordinal", int64_t{0}}, {"p", 0.5}});
+     }},
+    {"dropout(f32[2], i64[], i64[]): expected p in [0, 1), got 1", "",
+     [](ir::Graph& g) {
+       const Value key = operand(g, {i64, {}}), offset = operand(g, {i64, {}});
+       ir::emit(ops::dropout_def, {floats(g, {2}), key, offset}, {{"ordinal", int64_t{0}}, {"p", 1.0}});
+     }},
+    {"attention(f32[2,3,4], f32[2,5,3], f32[2,5,4]): expected k of shape [2,3,4] but for axis 1, got f32[2,5,3]",
+     "(…, Tq, d)",
+     [](ir::Graph& g) {
+       attention(floats(g, {2, 3, 4}), floats(g, {2, 5, 3}), floats(g, {2, 5, 4}));
+     }},
+    {"attention(f32[2,3,4], f32[2,5,4], f32[3,5,4]): expected v of shape [2,5,4] but for axis 2, got f32[3,5,4]",
+     "(…, Tq, d)",
+     [](ir::Graph& g) {
+       attention(floats(g, {2, 3, 4}), floats(g, {2, 5, 4}), floats(g, {3, 5, 4}));
+     }},
+    {"attention(f32[4], f32[4], f32[4]): expected q of rank 2 or more whose last axis is not empty, got f32[4]",
+     "(…, Tq, d)", [](ir::Graph& g) { attention(floats(g, {4}), floats(g, {4}), floats(g, {4})); }},
+    {"attention(f32[3,4], f32[5,4], i32[5,4]): expected operands of one float type, got f32, f32 and i32", "cast",
+     [](ir::Graph& g) {
+       attention(floats(g, {3, 4}), floats(g, {5, 4}), ints(g, {5, 4}));
      }},
 };
 

@@ -17,14 +17,9 @@ namespace aicf::backend::cpu {
 namespace {
 
 constexpr int kMaxArity = 3;
-// Large enough to hide the hand-over of a part, small enough to balance two threads on a megabyte.
-constexpr int64_t kPartElements = 32 * 1024;
 constexpr size_t kMaxElementBytes = 8;
 // A repeated row of up to a tile is expanded once a part, so that it can be read from any phase.
 constexpr size_t kBufferElements = 2 * kTileElements;
-// A result this large is out of the cache before anything reads it: it is written past the cache, which saves reading
-// its lines first.
-constexpr size_t kStreamBytes = size_t{16} << 20;
 
 std::optional<Pointwise> pointwise_of(std::string_view name) {
 #define AICF_POINTWISE(op, arity, domain) \
@@ -171,10 +166,10 @@ DType compute_dtype(const ir::OpDef& def, DType dtype) {
   return half && pointwise_of(def.name) != Pointwise::select ? f32 : dtype;
 }
 
-TileFn find_tile(const ir::OpDef& def, DType dtype) {
+TileFn find_tile(const ir::OpDef& def, DType dtype, unsigned scalars) {
   const std::optional<Pointwise> op = pointwise_of(def.name);
   if (!op) return nullptr;
-  return dtype == f32 ? find_f32_tile(*op) : find_scalar_tile(*op, dtype);
+  return dtype == f32 ? find_f32_tile(*op, scalars) : find_scalar_tile(*op, dtype, scalars);
 }
 
 TileFn find_cast(DType from, DType to) {

@@ -29,47 +29,66 @@ struct FromBf16 {
   HWY_INLINE HWY_ATTR void operator()(const In* x, Out* y) const { store(of_bits(hn::ShiftLeft<16>(load_half(x))), y); }
 };
 
+AICF_SIMD Bits to_bf16(F32 x) {
+  const Bits b = bits_of(x), top = hn::ShiftRight<16>(b);
+  const Bits rounded = hn::ShiftRight<16>(hn::Add(b, hn::Add(bits(0x7fff), hn::And(top, bits(1)))));
+  const Bits magnitude = hn::And(b, bits(0x7fffffff));
+  return choose(below(magnitude, 0x7f800001), rounded, hn::Or(top, bits(0x40)));
+}
+
 struct ToBf16 {
   using In = float;
   using Out = uint16_t;
+  HWY_INLINE HWY_ATTR void operator()(const In* x, Out* y) const { store_half(to_bf16(load(x)), y); }
+};
+
+struct RoundToBf16 {
+  using In = float;
+  using Out = float;
   HWY_INLINE HWY_ATTR void operator()(const In* x, Out* y) const {
-    const Bits b = bits_of(load(x)), top = hn::ShiftRight<16>(b);
-    const Bits rounded = hn::ShiftRight<16>(hn::Add(b, hn::Add(bits(0x7fff), hn::And(top, bits(1)))));
-    const Bits magnitude = hn::And(b, bits(0x7fffffff));
-    store_half(choose(below(magnitude, 0x7f800001), rounded, hn::Or(top, bits(0x40))), y);
+    store(of_bits(hn::ShiftLeft<16>(to_bf16(load(x)))), y);
   }
 };
+
+AICF_SIMD F32 from_f16(Bits h) {
+  const Bits magnitude = hn::And(h, bits(0x7fff)), bias = bits(112u << 23);
+  const Bits normal = hn::Add(hn::ShiftLeft<13>(magnitude), bias);
+  // A subnormal is its mantissa times 2^-24, a normal f32.
+  const F32 small = F32{hn::ConvertTo(FloatTag(), as_signed(magnitude))} * lit<F32>(0x1p-24);
+  const Bits finite = choose(below(magnitude, 0x400), bits_of(small), normal);
+  const Bits value = choose(below(magnitude, 0x7c00), finite, hn::Add(normal, bias));
+  return of_bits(hn::Or(value, hn::ShiftLeft<16>(hn::And(h, bits(0x8000)))));
+}
 
 struct FromF16 {
   using In = uint16_t;
   using Out = float;
-  HWY_INLINE HWY_ATTR void operator()(const In* x, Out* y) const {
-    const Bits h = load_half(x), magnitude = hn::And(h, bits(0x7fff)), bias = bits(112u << 23);
-    const Bits normal = hn::Add(hn::ShiftLeft<13>(magnitude), bias);
-    // A subnormal is its mantissa times 2^-24, a normal f32.
-    const F32 small = F32{hn::ConvertTo(FloatTag(), as_signed(magnitude))} * lit<F32>(0x1p-24);
-    const Bits finite = choose(below(magnitude, 0x400), bits_of(small), normal);
-    const Bits value = choose(below(magnitude, 0x7c00), finite, hn::Add(normal, bias));
-    store(of_bits(hn::Or(value, hn::ShiftLeft<16>(hn::And(h, bits(0x8000))))), y);
-  }
+  HWY_INLINE HWY_ATTR void operator()(const In* x, Out* y) const { store(from_f16(load_half(x)), y); }
 };
+
+AICF_SIMD Bits to_f16(F32 v) {
+  const Bits b = bits_of(v), magnitude = hn::And(b, bits(0x7fffffff));
+  const Bits odd = hn::And(hn::ShiftRight<13>(magnitude), bits(1));
+  const Bits normal = hn::ShiftRight<13>(hn::Add(hn::Sub(magnitude, bits(0x38000000 - 0xfff)), odd));
+  // Below 2^-14: the sum's ulp is 2^-24, that of the result.
+  const Bits small = hn::Sub(bits_of(abs_of(v) + lit<F32>(0.5)), bits_of(lit<F32>(0.5)));
+  const Bits finite = choose(below(magnitude, 0x38800000), small, normal);
+  const Bits bounded = choose(below(magnitude, 0x477ff000), finite, bits(0x7c00));
+  const Bits nan = hn::Or(bits(0x7e00), hn::And(hn::ShiftRight<13>(magnitude), bits(0x1ff)));
+  const Bits value = choose(below(magnitude, 0x7f800001), bounded, nan);
+  return hn::Or(value, hn::And(hn::ShiftRight<16>(b), bits(0x8000)));
+}
 
 struct ToF16 {
   using In = float;
   using Out = uint16_t;
-  HWY_INLINE HWY_ATTR void operator()(const In* x, Out* y) const {
-    const F32 v = load(x);
-    const Bits b = bits_of(v), magnitude = hn::And(b, bits(0x7fffffff));
-    const Bits odd = hn::And(hn::ShiftRight<13>(magnitude), bits(1));
-    const Bits normal = hn::ShiftRight<13>(hn::Add(hn::Sub(magnitude, bits(0x38000000 - 0xfff)), odd));
-    // Below 2^-14: the sum's ulp is 2^-24, that of the result.
-    const Bits small = hn::Sub(bits_of(abs_of(v) + lit<F32>(0.5)), bits_of(lit<F32>(0.5)));
-    const Bits finite = choose(below(magnitude, 0x38800000), small, normal);
-    const Bits bounded = choose(below(magnitude, 0x477ff000), finite, bits(0x7c00));
-    const Bits nan = hn::Or(bits(0x7e00), hn::And(hn::ShiftRight<13>(magnitude), bits(0x1ff)));
-    const Bits value = choose(below(magnitude, 0x7f800001), bounded, nan);
-    store_half(hn::Or(value, hn::And(hn::ShiftRight<16>(b), bits(0x8000))), y);
-  }
+  HWY_INLINE HWY_ATTR void operator()(const In* x, Out* y) const { store_half(to_f16(load(x)), y); }
+};
+
+struct RoundToF16 {
+  using In = float;
+  using Out = float;
+  HWY_INLINE HWY_ATTR void operator()(const In* x, Out* y) const { store(from_f16(to_f16(load(x))), y); }
 };
 
 // u8, and bool, whose bytes are 0 and 1.
@@ -133,6 +152,8 @@ TileFn f32_cast(DType from, DType to) {
   return to == bf16 ? cast_tile<ToBf16> : to == f16 ? cast_tile<ToF16> : to == boolean ? cast_tile<ToBool> : nullptr;
 }
 
+TileFn round_f32(DType half) { return half == bf16 ? cast_tile<RoundToBf16> : cast_tile<RoundToF16>; }
+
 }  // namespace HWY_NAMESPACE
 }  // namespace aicf::backend::cpu
 HWY_AFTER_NAMESPACE();
@@ -141,5 +162,7 @@ HWY_AFTER_NAMESPACE();
 namespace aicf::backend::cpu {
 HWY_EXPORT(f32_cast);
 TileFn find_f32_cast(DType from, DType to) { return HWY_DYNAMIC_DISPATCH(f32_cast)(from, to); }
+HWY_EXPORT(round_f32);
+TileFn find_round(DType half) { return HWY_DYNAMIC_DISPATCH(round_f32)(half); }
 }  // namespace aicf::backend::cpu
 #endif

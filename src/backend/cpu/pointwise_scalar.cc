@@ -41,7 +41,8 @@ inline uint8_t memory(bool x) { return x; }
   };
 #include "ops/ops.def"
 
-template <class Op, class T, class Out, int kArity>
+// kScalars: bit k set, operand k is one element.
+template <class Op, class T, class Out, int kArity, unsigned kScalars>
 void tile(const void* const* in, void* out, size_t n) {
   const T* a = static_cast<const T*>(in[0]);
   Out* y = static_cast<Out*>(out);
@@ -49,8 +50,21 @@ void tile(const void* const* in, void* out, size_t n) {
     for (size_t i = 0; i < n; ++i) y[i] = memory(Op()(Element<T>::value(a[i])));
   } else {
     const T* b = static_cast<const T*>(in[1]);
-    for (size_t i = 0; i < n; ++i) y[i] = memory(Op()(Element<T>::value(a[i]), Element<T>::value(b[i])));
+    const T all_a = *a, all_b = *b;
+    for (size_t i = 0; i < n; ++i) {
+      y[i] =
+          memory(Op()(Element<T>::value(kScalars & 1 ? all_a : a[i]), Element<T>::value(kScalars & 2 ? all_b : b[i])));
+    }
   }
+}
+template <class Op, class T, class Out, int kArity>
+TileFn tile_of(unsigned scalars) {
+  if (scalars == 0) return tile<Op, T, Out, kArity, 0>;
+  if constexpr (kArity == 2) {
+    if (scalars == 1) return tile<Op, T, Out, kArity, 1>;
+    if (scalars == 2) return tile<Op, T, Out, kArity, 2>;
+  }
+  return nullptr;
 }
 
 template <class Op, int kArity>
@@ -76,26 +90,26 @@ void choose_tile(const void* const* in, void* out, size_t n) {
 }
 
 template <class Op, int kArity>
-TileFn real_tile(DType dtype) {
-  return dtype == f64 ? tile<Op, double, double, kArity> : nullptr;
+TileFn real_tile(DType dtype, unsigned scalars) {
+  return dtype == f64 ? tile_of<Op, double, double, kArity>(scalars) : nullptr;
 }
 template <class Op, int kArity>
-TileFn arith_tile(DType dtype) {
-  return dtype == f64   ? tile<Op, double, double, kArity>
-         : dtype == i32 ? tile<Op, int32_t, int32_t, kArity>
-         : dtype == i64 ? tile<Op, int64_t, int64_t, kArity>
+TileFn arith_tile(DType dtype, unsigned scalars) {
+  return dtype == f64   ? tile_of<Op, double, double, kArity>(scalars)
+         : dtype == i32 ? tile_of<Op, int32_t, int32_t, kArity>(scalars)
+         : dtype == i64 ? tile_of<Op, int64_t, int64_t, kArity>(scalars)
                         : nullptr;
 }
 template <class Op, int kArity>
-TileFn test_tile(DType dtype) {
-  return dtype == f64 ? tile<Op, double, uint8_t, kArity> : nullptr;
+TileFn test_tile(DType dtype, unsigned scalars) {
+  return dtype == f64 ? tile_of<Op, double, uint8_t, kArity>(scalars) : nullptr;
 }
 template <class Op, int kArity>
-TileFn compare_tile(DType dtype) {
-  return dtype == f64                      ? tile<Op, double, uint8_t, kArity>
-         : dtype == i32                    ? tile<Op, int32_t, uint8_t, kArity>
-         : dtype == i64                    ? tile<Op, int64_t, uint8_t, kArity>
-         : dtype == u8 || dtype == boolean ? tile<Op, uint8_t, uint8_t, kArity>
+TileFn compare_tile(DType dtype, unsigned scalars) {
+  return dtype == f64                      ? tile_of<Op, double, uint8_t, kArity>(scalars)
+         : dtype == i32                    ? tile_of<Op, int32_t, uint8_t, kArity>(scalars)
+         : dtype == i64                    ? tile_of<Op, int64_t, uint8_t, kArity>(scalars)
+         : dtype == u8 || dtype == boolean ? tile_of<Op, uint8_t, uint8_t, kArity>(scalars)
                                            : nullptr;
 }
 template <class Op, int kArity>
@@ -232,13 +246,13 @@ TileFn cast_from(DType to) {
 
 }  // namespace
 
-TileFn find_scalar_tile(Pointwise op, DType dtype) {
-#define AICF_SCALAR_real(name, arity) real_tile<Call_##name, arity>(dtype)
-#define AICF_SCALAR_arith(name, arity) arith_tile<Call_##name, arity>(dtype)
-#define AICF_SCALAR_test(name, arity) test_tile<Call_##name, arity>(dtype)
-#define AICF_SCALAR_compare(name, arity) compare_tile<Call_##name, arity>(dtype)
-#define AICF_SCALAR_logic(name, arity) logic_tile_of<Call_##name, arity>(dtype)
-#define AICF_SCALAR_choose(name, arity) choose_tile_of(dtype)
+TileFn find_scalar_tile(Pointwise op, DType dtype, unsigned scalars) {
+#define AICF_SCALAR_real(name, arity) real_tile<Call_##name, arity>(dtype, scalars)
+#define AICF_SCALAR_arith(name, arity) arith_tile<Call_##name, arity>(dtype, scalars)
+#define AICF_SCALAR_test(name, arity) test_tile<Call_##name, arity>(dtype, scalars)
+#define AICF_SCALAR_compare(name, arity) compare_tile<Call_##name, arity>(dtype, scalars)
+#define AICF_SCALAR_logic(name, arity) scalars == 0 ? logic_tile_of<Call_##name, arity>(dtype) : nullptr
+#define AICF_SCALAR_choose(name, arity) scalars == 0 ? choose_tile_of(dtype) : nullptr
 #define AICF_SCALAR_convert(name, arity) nullptr
   switch (op) {
 #define AICF_POINTWISE(name, arity, domain) \

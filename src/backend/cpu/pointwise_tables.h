@@ -13,9 +13,9 @@ enum class Pointwise : uint8_t {
 #include "ops/ops.def"
 };
 
-// Null where the op has no instance of the type.
-TileFn find_f32_tile(Pointwise op);
-TileFn find_scalar_tile(Pointwise op, DType dtype);
+// Null where the op has no instance of the type, or none that takes those operands as scalars.
+TileFn find_f32_tile(Pointwise op, unsigned scalars = 0);
+TileFn find_scalar_tile(Pointwise op, DType dtype, unsigned scalars = 0);
 // The casts with a vector form; null for the others.
 TileFn find_f32_cast(DType from, DType to);
 TileFn find_scalar_cast(DType from, DType to);

@@ -13,8 +13,6 @@
 namespace aicf::backend::cpu {
 namespace {
 
-constexpr int64_t kPartElements = 32 * 1024;
-
 struct Params {
   ReduceKind kind = ReduceKind::sum;
   DType dtype = DType::f32;

@@ -17,6 +17,9 @@ struct bf16 { u16 bits; };
 struct f16 { u16 bits; };
 #define DEVICE static __device__ __forceinline__
 
+// Parameters of a kernel that come as one.
+template <int N> struct Table { void* at[N]; };
+
 // Nothing is flushed, by the instructions or on bits. NaN stays NaN, of another payload.
 DEVICE float widen(bf16 x) { return __uint_as_float((u32)x.bits << 16); }
 DEVICE float widen(f16 x) {

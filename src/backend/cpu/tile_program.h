@@ -1,0 +1,188 @@
+// The tile interpreter of fused regions. compile() makes a flat list of instructions of a region's loops, each of which
+// works on a run of elements; TileRun runs it, part by part, with everything between loads and stores in a scratch that
+// stays in the first-level cache.
+//
+// A program walks a space of rows × length elements. A value lives at one of three levels: once (the same everywhere),
+// row (one for each row) or element. Rows are taken in groups: of one row, in tiles, when a row is long; of several
+// rows, in one tile, when they are short. Then ops on values of rows run over the group's rows.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "backend/api.h"
+#include "backend/cpu/pointwise.h"
+#include "backend/cpu/tile_reduce.h"
+#include "backend/cpu/tile_walk.h"
+#include "ops/loops.h"
+
+namespace aicf::backend::cpu {
+
+enum class Level : uint8_t { once, row, element };
+
+// Which part of a region a program computes, and over which space.
+struct Frame {
+  std::vector<int> axes = {};  // of the loops: the space, outermost first
+  int row_axes = 0;            // the first so many of them choose a row
+  // Results of reductions are read from memory (`reduced` of Sources), not computed.
+  bool after_reductions = false;
+  std::vector<int> results = {};  // of the region
+  std::vector<int> columns = {};  // nodes: `column`, and `reduce` across rows; their partial results only
+  std::vector<int> reduces = {};  // nodes: `reduce` along rows
+  bool blocks_apart = false;      // of `reduces`, the blocks' results only, each block by itself
+};
+
+// An address relative to a launch.
+struct At {
+  int buffer = 0;
+  size_t offset = 0;
+  char* in(const KernelArgs& args) const { return static_cast<char*>(args.buffers[buffer]) + offset; }
+};
+
+// Where the nodes that a program reads are in memory, when they are not operands.
+struct Sources {
+  int operands = 0;                // buffers; results follow, then the workspace
+  std::optional<At> product = {};  // elements in order
+  std::vector<At> reduced = {};    // by node: elements over the kept axes in order, of type reduced_in
+};
+
+struct Instr {
+  enum class Kind : uint8_t {
+    constant,    // out is at `data`
+    load,        // elements of a buffer: in place where they are one run, else copied
+    pick,        // the same, in[0] · pick further, 0 when that is not in [0, extent)
+    index,       // numbers
+    tile,        // out = tile(in…)
+    repeat,      // out = each element of in[0], `length` times
+    reduce,      // out (row) = in[0] (element), whole rows
+    accumulate,  // lanes of block results of a row take in[0]
+    combine,     // out (row) = from the blocks of the row
+    column,      // a partial result takes in[0], row by row
+  };
+  Kind kind = Kind::tile;
+  Level level = Level::element;
+  uint8_t size = 0;         // bytes of an element of out
+  bool wide_index = false;  // in[0] of pick is i64
+  bool one = false;         // in[0] of pick and repeat is one value for the whole run
+  int out = -1;
+  int in[3] = {-1, -1, -1};
+  TileFn tile = nullptr;
+  At at = {};
+  const void* data = nullptr;
+  int walk = -1;
+  int64_t pick = 0, extent = 0;
+  DType dtype = f32;
+  int partial = -1;
+};
+
+// A reduction whose partial results are in the workspace: those of the blocks of a row, or of chunks of rows.
+struct Partial {
+  int node = -1;
+  ReduceKind kind = ReduceKind::sum;
+  const TreeFns* tree = nullptr;
+  size_t size = 0;
+  At at = {};        // set by the kernel
+  size_t lanes = 0;  // in the scratch
+};
+
+struct Store {
+  int value = -1;
+  int result = -1;  // buffer
+  size_t size = 0;
+  Level level = Level::element;
+  bool past_cache = false;
+  bool alone = false;  // the only store of a value that is computed at its level
+  int operands = 0;    // buffers that may be this result's too
+  // Buffers that are still read after the value is there: where the result takes the storage of none of them, the
+  // value is computed in place.
+  std::vector<int> read_later = {};
+};
+
+// Bytes on the stack of a part.
+inline constexpr size_t kScratchBytes = size_t{256} << 10;
+
+struct Program {
+  struct Step {
+    Level level = Level::element;
+    std::vector<Instr> instrs;
+  };
+  int64_t rows = 1, length = 1;
+  int64_t group = 1;  // rows
+  int64_t tile = 1;   // elements
+  std::vector<Instr> once;
+  std::vector<Step> steps;  // of a group, in order
+  std::vector<Walk> walks;
+  std::vector<Store> stores;
+  std::vector<Partial> columns, reduces;
+  std::vector<size_t> place;  // of each value in the scratch; SIZE_MAX: none
+  size_t scratch_bytes = 0, slots_bytes = 0;
+  std::vector<std::shared_ptr<const Tensor>> constants;
+
+  const Step* last_of_elements() const { return steps.size() < 2 ? nullptr : &steps[steps.size() - 2]; }
+  int64_t tiles() const { return group > 1 ? 1 : (length + tile - 1) / tile; }  // of a group
+  int64_t units() const { return (rows + group - 1) / group * tiles(); }
+  int64_t blocks() const { return static_cast<int64_t>(blocks_of(static_cast<size_t>(length), kRowBlock)); }
+};
+
+// nullopt: its tiles do not fit the scratch.
+std::optional<Program> compile(const ops::Loops& loops, const ir::Graph& region, const Frame& frame,
+                               const Sources& sources);
+
+// One part's run of a program.
+class TileRun {
+ public:
+  TileRun(const Program& program, const KernelArgs& args);
+  ~TileRun();
+  TileRun(const TileRun&) = delete;
+  TileRun& operator=(const TileRun&) = delete;
+
+  // Groups of rows, and the tiles of long rows, in order: units() of the program.
+  void units(int64_t begin, int64_t end);
+  // All of these rows, group by group.
+  void rows(int64_t begin, int64_t end);
+  // Elements [from, from + n) of these rows, row by row. REQUIRES: group == 1, and that no row is reduced in them but
+  // block by block.
+  void band(int64_t begin, int64_t end, int64_t from, int64_t n);
+  // Where partial results go: those of columns to chunk `chunk`, those of the blocks of a row to `row`.
+  void set_chunk(int64_t chunk) { chunk_ = chunk; }
+  void set_block_row(int64_t row) { block_row_ = row; }
+  // The chunk's results for n columns from `from` on become the identity.
+  void start_chunk(int64_t from, int64_t n);
+
+ private:
+  enum class Mode : uint8_t { in_place, copied, past_cache };
+
+  void start_group(int64_t row, int64_t rows);
+  void start_tile(int64_t from, int64_t n);
+  void group(int64_t row, int64_t rows);
+  void run(const std::vector<Instr>& instrs);
+  void run(const Instr& instr);
+  void load(const Instr& instr);
+  void pick(const Instr& instr);
+  void number(const Instr& instr);
+  void repeat(const Instr& instr);
+  void accumulate(const Instr& instr);
+  void combine(const Instr& instr);
+  void column(const Instr& instr);
+  void store(Level level);
+  Mode mode_of(const Store& store) const;
+  void* own(int value) { return scratch_ + p_.place[static_cast<size_t>(value)]; }
+
+  int64_t count(Level level) const { return level == Level::element ? n_ * rows_ : level == Level::row ? rows_ : 1; }
+  // The linear index of the first element at that level.
+  int64_t first(Level level) const {
+    return level == Level::element ? row_ * p_.length + from_ : level == Level::row ? row_ : 0;
+  }
+
+  const Program& p_;
+  const KernelArgs& args_;
+  int64_t row_ = 0, rows_ = 1, from_ = 0, n_ = 0;
+  int64_t chunk_ = 0, block_row_ = 0;
+  bool past_cache_ = false;
+  const void** at_;  // of each value
+  Mode* modes_;      // of each store
+  alignas(64) char scratch_[kScratchBytes];
+};
+
+}  // namespace aicf::backend::cpu

@@ -1,0 +1,318 @@
+// Running a tile program. Allocates nothing.
+#include <emmintrin.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "backend/cpu/tile_program.h"
+
+namespace aicf::backend::cpu {
+namespace {
+
+// Calls f with a number of that size of an element, for moving bits.
+template <class F>
+void with_bits(size_t size, F f) {
+  switch (size) {
+    case 1:
+      return f(uint8_t{});
+    case 2:
+      return f(uint16_t{});
+    case 4:
+      return f(uint32_t{});
+    default:
+      return f(uint64_t{});
+  }
+}
+
+// To 16-byte aligned memory, past the cache.
+void stream(const char* from, char* to, size_t bytes) {
+  size_t i = 0;
+  for (; i + 16 <= bytes; i += 16) {
+    _mm_stream_si128(reinterpret_cast<__m128i*>(to + i), _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i)));
+  }
+  std::memcpy(to + i, from + i, bytes - i);
+}
+
+template <class T>
+void numbers(const Walk& walk, int64_t first, int64_t n, T* out) {
+  walk.pieces(first, n, [&](int64_t position, int64_t value, int64_t step, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) out[position + i] = static_cast<T>(value + i * step);
+  });
+}
+
+template <class Round>
+void half_numbers(const Walk& walk, int64_t first, int64_t n, uint16_t* out, Round round) {
+  walk.pieces(first, n, [&](int64_t position, int64_t value, int64_t step, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) out[position + i] = round(static_cast<float>(value + i * step));
+  });
+}
+
+}  // namespace
+
+TileRun::TileRun(const Program& program, const KernelArgs& args) : p_(program), args_(args) {
+  at_ = reinterpret_cast<const void**>(scratch_);
+  for (size_t v = 0; v < p_.place.size(); ++v) at_[v] = p_.place[v] == SIZE_MAX ? nullptr : scratch_ + p_.place[v];
+  modes_ = reinterpret_cast<Mode*>(at_ + p_.place.size());
+  for (size_t i = 0; i < p_.stores.size(); ++i) {
+    modes_[i] = mode_of(p_.stores[i]);
+    past_cache_ = past_cache_ || modes_[i] == Mode::past_cache;
+  }
+  run(p_.once);
+}
+
+TileRun::~TileRun() {
+  if (past_cache_) _mm_sfence();
+}
+
+TileRun::Mode TileRun::mode_of(const Store& store) const {
+  const void* const to = args_.buffers[store.result];
+  if (store.level != Level::element) return Mode::copied;
+  const bool replaces =
+      std::any_of(args_.buffers, args_.buffers + store.operands, [&](const void* operand) { return operand == to; });
+  if (store.past_cache && !replaces && reinterpret_cast<uintptr_t>(to) % 16 == 0) return Mode::past_cache;
+  for (int buffer : store.read_later) {
+    if (args_.buffers[buffer] == to) return Mode::copied;
+  }
+  return store.alone ? Mode::in_place : Mode::copied;
+}
+
+void TileRun::units(int64_t begin, int64_t end) {
+  const int64_t tiles = p_.tiles();
+  if (tiles == 1) return rows(begin * p_.group, std::min(end * p_.group, p_.rows));
+  while (begin < end) {
+    const int64_t row = begin / tiles, tile = begin % tiles, last = std::min(tiles, tile + end - begin);
+    band(row, row + 1, tile * p_.tile, std::min(last * p_.tile, p_.length) - tile * p_.tile);
+    begin += last - tile;
+  }
+}
+
+void TileRun::rows(int64_t begin, int64_t end) {
+  for (int64_t row = begin; row < end; row += p_.group) group(row, std::min(p_.group, end - row));
+}
+
+void TileRun::group(int64_t row, int64_t rows) {
+  start_group(row, rows);
+  for (const Program::Step& step : p_.steps) {
+    if (step.level == Level::row) {
+      run(step.instrs);
+      continue;
+    }
+    const bool last = &step == p_.last_of_elements();
+    const int64_t tile = p_.group > 1 ? p_.length : p_.tile;
+    for (int64_t from = 0; from < p_.length; from += tile) {
+      start_tile(from, std::min(tile, p_.length - from));
+      run(step.instrs);
+      if (last) store(Level::element);
+    }
+  }
+  store(Level::row);
+}
+
+void TileRun::band(int64_t begin, int64_t end, int64_t from, int64_t n) {
+  for (int64_t row = begin; row < end; ++row) {
+    start_group(row, 1);
+    run(p_.steps[0].instrs);
+    for (int64_t at = from; at < from + n; at += p_.tile) {
+      start_tile(at, std::min(p_.tile, from + n - at));
+      run(p_.steps[1].instrs);
+      store(Level::element);
+    }
+  }
+}
+
+void TileRun::start_group(int64_t row, int64_t rows) {
+  row_ = row, rows_ = rows;
+  from_ = n_ = 0;
+}
+
+void TileRun::start_tile(int64_t from, int64_t n) {
+  from_ = from, n_ = n;
+  for (size_t i = 0; i < p_.stores.size(); ++i) {
+    if (modes_[i] != Mode::in_place) continue;
+    const Store& s = p_.stores[i];
+    at_[s.value] = static_cast<char*>(args_.buffers[s.result]) + static_cast<size_t>(first(Level::element)) * s.size;
+  }
+}
+
+void TileRun::store(Level level) {
+  for (size_t i = 0; i < p_.stores.size(); ++i) {
+    const Store& s = p_.stores[i];
+    if (s.level != level || modes_[i] == Mode::in_place) continue;
+    char* const to = static_cast<char*>(args_.buffers[s.result]) + static_cast<size_t>(first(level)) * s.size;
+    const size_t bytes = static_cast<size_t>(count(level)) * s.size;
+    if (modes_[i] == Mode::past_cache) {
+      stream(static_cast<const char*>(at_[s.value]), to, bytes);
+    } else {
+      std::memcpy(to, at_[s.value], bytes);
+    }
+  }
+}
+
+void TileRun::run(const std::vector<Instr>& instrs) {
+  for (const Instr& instr : instrs) run(instr);
+}
+
+void TileRun::run(const Instr& instr) {
+  switch (instr.kind) {
+    case Instr::Kind::tile: {
+      const void* in[3];
+      for (int k = 0; k < 3; ++k) in[k] = instr.in[k] < 0 ? nullptr : at_[instr.in[k]];
+      instr.tile(in, const_cast<void*>(at_[instr.out]), static_cast<size_t>(count(instr.level)));
+      return;
+    }
+    case Instr::Kind::constant:
+      at_[instr.out] = instr.data;
+      return;
+    case Instr::Kind::load:
+      return load(instr);
+    case Instr::Kind::pick:
+      return pick(instr);
+    case Instr::Kind::index:
+      return number(instr);
+    case Instr::Kind::repeat:
+      return repeat(instr);
+    case Instr::Kind::reduce: {
+      const Partial& r = p_.reduces[static_cast<size_t>(instr.partial)];
+      r.tree->rows(r.kind, at_[instr.in[0]], static_cast<size_t>(rows_), static_cast<size_t>(p_.length),
+                   own(instr.out));
+      return;
+    }
+    case Instr::Kind::accumulate:
+      return accumulate(instr);
+    case Instr::Kind::combine:
+      return combine(instr);
+    case Instr::Kind::column:
+      return column(instr);
+  }
+}
+
+void TileRun::load(const Instr& instr) {
+  const char* const base = instr.at.in(args_);
+  const int64_t n = count(instr.level);
+  with_bits(instr.size, [&](auto bits) {
+    using T = decltype(bits);
+    const T* const x = reinterpret_cast<const T*>(base);
+    p_.walks[static_cast<size_t>(instr.walk)].pieces(first(instr.level), n,
+                                                     [&](int64_t position, int64_t at, int64_t step, int64_t run) {
+                                                       if (run == n && (n == 1 || step == 1)) {
+                                                         at_[instr.out] = x + at;
+                                                         return;
+                                                       }
+                                                       T* const out = static_cast<T*>(own(instr.out));
+                                                       if (position == 0) at_[instr.out] = out;
+                                                       if (step == 1) {
+                                                         std::copy_n(x + at, run, out + position);
+                                                       } else if (step == 0) {
+                                                         std::fill_n(out + position, run, x[at]);
+                                                       } else {
+                                                         for (int64_t i = 0; i < run; ++i)
+                                                           out[position + i] = x[at + i * step];
+                                                       }
+                                                     });
+  });
+}
+
+void TileRun::pick(const Instr& instr) {
+  const char* const base = instr.at.in(args_);
+  const int64_t n = count(instr.level);
+  const void* const index = at_[instr.in[0]];
+  const int64_t each = instr.one ? 0 : 1;
+  const auto chosen = [&](int64_t i) -> int64_t {
+    return instr.wide_index ? static_cast<const int64_t*>(index)[i * each]
+                            : static_cast<const int32_t*>(index)[i * each];
+  };
+  with_bits(instr.size, [&](auto bits) {
+    using T = decltype(bits);
+    const T* const x = reinterpret_cast<const T*>(base);
+    T* const out = static_cast<T*>(own(instr.out));
+    at_[instr.out] = out;
+    p_.walks[static_cast<size_t>(instr.walk)].pieces(
+        first(instr.level), n, [&](int64_t position, int64_t at, int64_t step, int64_t run) {
+          if (instr.one) {
+            const int64_t k = chosen(0);
+            const bool inside = k >= 0 && k < instr.extent;
+            if (inside && run == n && step == 1) {
+              at_[instr.out] = x + at + k * instr.pick;
+              return;
+            }
+            for (int64_t i = 0; i < run; ++i) out[position + i] = inside ? x[at + i * step + k * instr.pick] : T{0};
+            return;
+          }
+          for (int64_t i = 0; i < run; ++i) {
+            const int64_t k = chosen(position + i);
+            out[position + i] = k >= 0 && k < instr.extent ? x[at + i * step + k * instr.pick] : T{0};
+          }
+        });
+  });
+}
+
+void TileRun::number(const Instr& instr) {
+  const Walk& walk = p_.walks[static_cast<size_t>(instr.walk)];
+  const int64_t at = first(instr.level), n = count(instr.level);
+  void* const out = own(instr.out);
+  switch (instr.dtype) {
+    case DType::f64:
+      return numbers(walk, at, n, static_cast<double*>(out));
+    case DType::f32:
+      return numbers(walk, at, n, static_cast<float*>(out));
+    case DType::bf16:
+      return half_numbers(walk, at, n, static_cast<uint16_t*>(out), f32_to_bf16);
+    case DType::f16:
+      return half_numbers(walk, at, n, static_cast<uint16_t*>(out), f32_to_f16);
+    case DType::i64:
+      return numbers(walk, at, n, static_cast<int64_t*>(out));
+    case DType::i32:
+      return numbers(walk, at, n, static_cast<int32_t*>(out));
+    case DType::u8:
+    case DType::boolean:
+      return numbers(walk, at, n, static_cast<uint8_t*>(out));
+  }
+}
+
+void TileRun::repeat(const Instr& instr) {
+  // From the group's rows, or from one value to a run of them.
+  const int64_t to = count(instr.level), from = instr.one ? 1 : rows_, each = to / from;
+  with_bits(instr.size, [&](auto bits) {
+    using T = decltype(bits);
+    const T* const x = static_cast<const T*>(at_[instr.in[0]]);
+    T* out = static_cast<T*>(const_cast<void*>(at_[instr.out]));
+    for (int64_t r = 0; r < from; ++r, out += each) std::fill_n(out, each, x[r]);
+  });
+}
+
+void TileRun::accumulate(const Instr& instr) {
+  const Partial& r = p_.reduces[static_cast<size_t>(instr.partial)];
+  char* const lanes = scratch_ + r.lanes;
+  const char* const x = static_cast<const char*>(at_[instr.in[0]]);
+  const auto n = static_cast<size_t>(n_), from = static_cast<size_t>(from_), rest = n % kRowLanes;
+  if (from % kRowBlock == 0) r.tree->identity(r.kind, lanes, kRowLanes);
+  r.tree->column_rows(r.kind, lanes, x, n / kRowLanes, kRowLanes, kRowLanes);
+  if (rest != 0) r.tree->column_rows(r.kind, lanes, x + (n - rest) * r.size, 1, kRowLanes, rest);
+  const size_t end = from + n;
+  if (end % kRowBlock != 0 && end != static_cast<size_t>(p_.length)) return;
+  const size_t block = static_cast<size_t>(block_row_ * p_.blocks()) + from / kRowBlock;
+  r.tree->rows(r.kind, lanes, 1, kRowLanes, r.at.in(args_) + block * r.size);
+}
+
+void TileRun::combine(const Instr& instr) {
+  const Partial& r = p_.reduces[static_cast<size_t>(instr.partial)];
+  const auto blocks = static_cast<size_t>(p_.blocks());
+  r.tree->combine_blocks(r.kind, r.at.in(args_) + static_cast<size_t>(block_row_) * blocks * r.size, blocks,
+                         own(instr.out));
+}
+
+void TileRun::column(const Instr& instr) {
+  const Partial& r = p_.columns[static_cast<size_t>(instr.partial)];
+  char* const acc = r.at.in(args_) + static_cast<size_t>(chunk_ * p_.length + from_) * r.size;
+  r.tree->column_rows(r.kind, acc, at_[instr.in[0]], static_cast<size_t>(rows_), static_cast<size_t>(n_),
+                      static_cast<size_t>(n_));
+}
+
+void TileRun::start_chunk(int64_t from, int64_t n) {
+  for (const Partial& r : p_.columns) {
+    r.tree->identity(r.kind, r.at.in(args_) + static_cast<size_t>(chunk_ * p_.length + from) * r.size,
+                     static_cast<size_t>(n));
+  }
+}
+
+}  // namespace aicf::backend::cpu

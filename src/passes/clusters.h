@@ -1,0 +1,78 @@
+// Sets of ops that are to be one launch: what the fusion passes merge, and what they emit in the end.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace aicf::passes {
+
+// Ops that become one: a body of theirs, and the values of the graph that are its operands and its results.
+struct ClusterBody {
+  std::shared_ptr<ir::Graph> graph;
+  std::vector<ir::ValueId> operands;
+  std::vector<ir::ValueId> results;
+};
+
+// Every op is at home in one cluster, which gives its results to all others. A cluster may also hold copies of ops at
+// home elsewhere, for itself.
+class Clusters {
+ public:
+  explicit Clusters(const ir::Graph& graph);
+
+  const ir::Graph& graph() const { return graph_; }
+  int count() const { return static_cast<int>(members_.size()); }
+  int home(ir::OpId op) const { return home_[static_cast<size_t>(op)]; }
+  // In order; empty when it was merged into another.
+  const std::vector<ir::OpId>& ops(int cluster) const { return members_[static_cast<size_t>(cluster)]; }
+  bool holds(int cluster, ir::OpId op) const;
+  // The op is needed at home, not by the holders of copies alone.
+  bool is_live(ir::OpId op) const;
+  // Something outside its home reads the value.
+  bool is_in_memory(ir::ValueId value) const;
+
+  // All of `b` goes into `a`.
+  void merge(int a, int b);
+  void set_members(int cluster, std::vector<ir::OpId> ops);
+  // Several in a row: refresh() afterwards.
+  void set_members_quietly(int cluster, std::vector<ir::OpId> ops) {
+    members_[static_cast<size_t>(cluster)] = std::move(ops);
+  }
+  void refresh();
+
+  // The two and all that must run after the one and before the other: what becomes one launch if they do.
+  std::vector<int> between(int a, int b) const;
+  // Of these clusters as one, with copies of some more ops. A result that is a reshape is given as what is reshaped.
+  // Constants whose elements are all equal are part of the body, or operands.
+  enum class Constants : uint8_t { inside, operands };
+  ClusterBody body(const std::vector<int>& clusters, const std::vector<ir::OpId>& copies = {},
+                   Constants constants = Constants::inside) const;
+
+  // What becomes of a cluster: an op of this record with this body, or nothing, which leaves its ops as they are.
+  struct Choice {
+    const ir::OpDef* def = nullptr;
+    ir::Attrs attrs = {};
+    ClusterBody body = {};
+  };
+  ir::Graph emitted(const std::function<Choice(int cluster)>& choose) const;
+
+ private:
+  bool is_root(ir::ValueId v) const { return root_[static_cast<size_t>(v)] != 0; }
+  // fn(cluster) for every cluster that reads the value from memory.
+  template <class F>
+  void each_reader(ir::ValueId value, F fn) const;
+  void add_between(int from, int to, std::vector<int>& found) const;
+  void rank();
+
+  const ir::Graph& graph_;
+  std::vector<int> home_;
+  std::vector<std::vector<ir::OpId>> members_;
+  std::vector<std::vector<ir::OpId>> readers_;  // by value
+  std::vector<char> root_;                      // by value: needed whoever reads it
+  std::vector<std::vector<int>> live_in_;       // by op: the clusters that need it of themselves
+  std::vector<int> rank_;                       // by cluster: those it reads come earlier
+};
+
+}  // namespace aicf::passes
