@@ -27,9 +27,9 @@ struct VerifyRow {
 // Compiles `options` in every variant (each in a store of its own, from the model's initial values), runs the same
 // steps and compares: again, replay, eager in plan order and in random topological orders, no alias, no reuse, neither,
 // each exact pass off; on the CPU one and two threads. Within bounds (loss and gradients of the first step, the loss of
-// the later ones; without a loss, the outputs of the first): each pass off that reorders, and elsewhere than on the CPU,
-// with a loss, the CPU. `feeds(step)` gives the inputs, which should differ from step to step;
-// where the program has an `optimizer.lr`, it is changed before each step. `options.share` must be empty.
+// the later ones; without a loss, the outputs of the first): each pass off that reorders, and elsewhere than on the
+// CPU, with a loss, the CPU. `feeds(step)` gives the inputs, which should differ from step to step; where the program
+// has an `optimizer.lr`, it is changed before each step. `options.share` must be empty.
 std::vector<VerifyRow> verify(Model& model, const CompileOptions& options,
                               const std::function<std::vector<Feed>(int step)>& feeds,
                               const VerifyOptions& verify_options = {});

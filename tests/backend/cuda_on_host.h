@@ -189,7 +189,8 @@ class KernelsOnHost {
       const std::string name = std::to_string(k);
       text += "namespace in_" + name + " {\n" + g.helpers + "static void kernel(";
       for (size_t i = 0; i < g.params.size(); ++i) text += (i == 0 ? "" : ", ") + g.params[i].declaration;
-      text += ") {\n" + g.body + "}\nstatic void called(void** p) { call(kernel, p, std::make_index_sequence<";
+      text += ") {\nalignas(16) static u8 pool[" + std::to_string(g.pool_bytes + 1) + "];\n" + g.body +
+              "}\nstatic void called(void** p) { call(kernel, p, std::make_index_sequence<";
       text += std::to_string(g.params.size()) + ">()); }\nextern \"C\" void k" + name;
       text += "(void** p, unsigned block, unsigned threads) { run_block(called, p, block, threads); }\n}\n";
     }

@@ -36,6 +36,8 @@ struct Generated {
   // Blocks that are to fit a multiprocessor; 0: as many as the compiler sees fit. 1 gives each thread all the registers
   // that it can use, so that many loads are in flight.
   int min_blocks = 0;
+  // Of shared memory, 16-byte aligned, that the text knows as the u8* `pool`: kernels merged into one share it.
+  int pool_bytes = 0;
 
   // Filled in by the linker.
   const void* function = nullptr;  // of a kernel loaded on the device

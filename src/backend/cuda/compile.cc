@@ -27,7 +27,9 @@ std::string definition(const Generated& kernel, const std::string& name) {
   text += fmt::format("extern \"C\" __global__ void __launch_bounds__({}) {}(", bounds, name);
   if (kernel.table) text += fmt::format("const __grid_constant__ Table<{}> table, ", kernel.params.size());
   for (const Generated::Param& p : kernel.params) text += kernel.table ? "" : p.declaration + ", ";
-  return text + "const u8* guard) {\nif (guard && !*guard) return;\n" + kernel.body + "}\n}\n";
+  text += "const u8* guard) {\nif (guard && !*guard) return;\n";
+  if (kernel.pool_bytes > 0) text += fmt::format("alignas(16) __shared__ u8 pool[{}];\n", kernel.pool_bytes);
+  return text + kernel.body + "}\n}\n";
 }
 
 std::string content(const Generated& kernel) { return definition(kernel, "k"); }

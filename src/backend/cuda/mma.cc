@@ -40,6 +40,7 @@ std::string constants_of(const MmaProblem& problem, const MmaTile& tile) {
                     {"WN", tile.n},
                     {"WK", tile.inner},
                     {"STAGES", tile.stages},
+                    {"POOL", pool_bytes(problem, tile)},
                     {"TILES_M", (g.m + tile.bm - 1) / tile.bm},
                     {"TILES_N", (g.n + tile.bn - 1) / tile.bn}});
 }
@@ -83,6 +84,7 @@ Generated mma_kernel(const MmaProblem& problem, const MmaTile& tile, const Epilo
   g.threads = tile.threads();
   g.blocks = grid.products() * ((grid.m + tile.bm - 1) / tile.bm) * ((grid.n + tile.bn - 1) / tile.bn);
   g.min_blocks = 1;
+  g.pool_bytes = pool_bytes(problem, tile);
   const int pairs = tile.inner == 1 ? tile.bm / tile.m / 16 * (tile.bn / tile.n / 8) * 2
                                     : std::max(1, tile.bm * tile.bn / 2 / tile.threads());
   const int group = epilogue.group(pairs);

@@ -40,6 +40,9 @@ MmaChoice choose_tile(const MmaProblem& problem);
 // All that it chooses from.
 std::vector<MmaChoice> possible_tiles(const MmaProblem& problem);
 
+// Of shared memory.
+int pool_bytes(const MmaProblem& problem, const MmaTile& tile);
+
 // The kernel of the matmul `loops` has as its product. REQUIRES: the result is not empty.
 Generated mma_kernel(const MmaProblem& problem, const MmaTile& tile, const EpilogueText& epilogue, std::string what);
 

@@ -65,8 +65,7 @@ constexpr int A_TILE = A_ROWS * A_PITCH, B_TILE = B_ROWS * B_PITCH;
 constexpr int KT = (K + BK - 1) / BK;
 constexpr int Q = WK == 1 ? MI * NI * 2 : (BM * BN / 2 + kThreads - 1) / kThreads;  // pairs of sums of a thread
 constexpr int PITCH = BN + 8;  // of sums in shared memory
-constexpr int kTileBytes = STAGES * (A_TILE + B_TILE) * (int)sizeof(In), kSumBytes = WK > 1 ? WK * BM * PITCH * 4 : 0;
-constexpr int kShared = kTileBytes > kSumBytes ? kTileBytes : kSumBytes;
+static_assert(STAGES * (A_TILE + B_TILE) * sizeof(In) <= POOL && (WK == 1 || WK * BM * PITCH * 4 <= POOL));
 
 // The part from (row0, col0) on of a matrix; what is outside it is 0. V elements at a time: rows hold whole ones.
 template <int kRows, int kCols, int kPitch, int V> DEVICE void fetch(In* to, const In* from, int row0, int col0, int rows, int cols) {
@@ -180,11 +179,10 @@ DEVICE void step(float (&c)[MI][NI][4], const In* a, const In* b, int row, int c
 
 // The kernel: `batch` has been cut off the number of the block, and a, b moved to that matrix.
 inline constexpr const char* kMmaPrologue = R"cuda(
-alignas(16) __shared__ u8 shared[kShared];
 const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 const int wm = warp % WM, wn = warp / WM % WN, wk = warp / (WM * WN);
 const int row0 = tile / TILES_N * BM, col0 = tile % TILES_N * BN;
-In* const a_tiles = reinterpret_cast<In*>(shared);
+In* const a_tiles = reinterpret_cast<In*>(pool);
 In* const b_tiles = a_tiles + STAGES * A_TILE;
 #pragma unroll
 for (int s = 0; s < STAGES - 1; ++s) {
@@ -218,7 +216,7 @@ if constexpr (WK == 1) {
   for (int i = 0; i < Q * 2; ++i) v[i / 2][i % 2] = sums[i / 4 / NI][i / 2 % NI][i / 2 / NI % 2 * 2 + i % 2];
 } else {
   // The sums of the warps that share a piece are added in their order.
-  float* const parts = reinterpret_cast<float*>(shared);
+  float* const parts = reinterpret_cast<float*>(pool);
   wait_for_copies<0>();
   __syncthreads();
 #pragma unroll

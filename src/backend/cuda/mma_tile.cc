@@ -79,6 +79,12 @@ double cycles(const MmaProblem& p, const MmaTile& t) {
 
 }  // namespace
 
+int pool_bytes(const MmaProblem& problem, const MmaTile& tile) {
+  const int64_t tiles = stage_bytes(problem, tile) * tile.stages;
+  const int64_t sums = tile.inner > 1 ? int64_t{4} * tile.inner * tile.bm * (tile.bn + 8) : 0;
+  return static_cast<int>(std::max(tiles, sums));
+}
+
 std::vector<MmaChoice> possible_tiles(const MmaProblem& problem) {
   std::vector<MmaChoice> choices;
   for (const MmaTile& tile : kTiles) {

@@ -14,11 +14,11 @@
 namespace aicf::backend::cuda {
 namespace {
 
-constexpr size_t kAlignment = 256;   // of a member's workspace
-constexpr size_t kMaxParams = 4000;  // of a kernel: 32 KB of them
-// A kernel has 48 KB of shared memory, which the roles have apart; no declaration of a generated kernel takes more than
-// this share of them.
-constexpr int kMaxSharedBlocks = 5;
+constexpr size_t kAlignment = 256;         // of a member's workspace
+constexpr size_t kMaxParams = 4000;        // of a kernel: 32 KB of them
+constexpr int kMaxSharedBytes = 48 << 10;  // of a kernel
+// Of an array that a text declares, at most; roles have theirs apart.
+constexpr int kArrayBytes = 9 << 10;
 constexpr size_t kFewInstances = 12;
 
 // A kernel of a member, its buffers those of the launch.
@@ -36,13 +36,15 @@ class Merger {
  public:
   bool fits(const Generated& kernel) const {
     const bool known = roles_.contains(text_of(kernel));
-    return instances_.empty() ||
-           (params_ + kernel.params.size() <= kMaxParams && (known || shared_ + shared_of(kernel) <= kMaxSharedBlocks));
+    const int arrays = arrays_ + (known ? 0 : arrays_of(kernel));
+    const int shared = arrays * kArrayBytes + std::max(pool_bytes_, kernel.pool_bytes);
+    return instances_.empty() || (params_ + kernel.params.size() <= kMaxParams && shared <= kMaxSharedBytes);
   }
 
   void add(Generated kernel) {
     const auto [role, added] = roles_.emplace(text_of(kernel), static_cast<int>(roles_.size()));
-    if (added) shared_ += shared_of(kernel);
+    if (added) arrays_ += arrays_of(kernel);
+    pool_bytes_ = std::max(pool_bytes_, kernel.pool_bytes);
     params_ += kernel.params.size();
     instances_.push_back({role->second, std::move(kernel)});
   }
@@ -51,10 +53,12 @@ class Merger {
     if (instances_.size() == 1) return std::move(instances_[0].kernel);
     Generated all;
     all.table = true;
+    all.pool_bytes = pool_bytes_;
     all.threads = 0;
     for (const Instance& i : instances_) {
       all.what += (all.what.empty() ? "" : ", ") + i.kernel.what;
       all.threads = std::max(all.threads, i.kernel.threads);
+      all.min_blocks = std::max(all.min_blocks, std::min(i.kernel.min_blocks, 1));
       all.blocks += i.kernel.blocks;
       all.params.insert(all.params.end(), i.kernel.params.begin(), i.kernel.params.end());
     }
@@ -69,8 +73,7 @@ class Merger {
     Generated kernel;
   };
 
-  // Declarations of shared memory in its text.
-  static int shared_of(const Generated& kernel) {
+  static int arrays_of(const Generated& kernel) {
     int count = 0;
     for (const std::string* text : {&kernel.helpers, &kernel.body}) {
       for (size_t at = text->find("__shared__"); at != std::string::npos; at = text->find("__shared__", at + 1))
@@ -99,7 +102,7 @@ class Merger {
       const Generated& kernel = example(role);
       text += fmt::format("namespace role{} {{\n{}\nDEVICE void run(", role, kernel.helpers);
       for (const Generated::Param& p : kernel.params) text += p.declaration + ", ";
-      text += "const Extent blockIdx, const Extent blockDim) {\n" + kernel.body + "}\n}\n";
+      text += "u8* const pool, const Extent blockIdx, const Extent blockDim) {\n" + kernel.body + "}\n}\n";
     }
     return text;
   }
@@ -149,7 +152,7 @@ class Merger {
       const Generated& kernel = example(role);
       text += fmt::format("  case {}: if (threadIdx.x < {}) role{}::run(", role, kernel.threads, role);
       for (size_t i = 0; i < kernel.params.size(); ++i) text += fmt::format("Any{{p[{}]}}, ", i);
-      text += fmt::format("own, Extent{{{}}}); break;\n", kernel.threads);
+      text += fmt::format("{}, own, Extent{{{}}}); break;\n", pool_bytes_ > 0 ? "pool" : "nullptr", kernel.threads);
     }
     return text + "}\n";
   }
@@ -157,7 +160,7 @@ class Merger {
   std::map<std::string, int> roles_;  // by text
   std::vector<Instance> instances_;
   size_t params_ = 0;
-  int shared_ = 0;
+  int arrays_ = 0, pool_bytes_ = 0;
 };
 
 KernelQuery query_of(const ops::ParallelMember& m, const KernelQuery& query) {
