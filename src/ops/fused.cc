@@ -6,6 +6,7 @@
 #include "ops/loops.h"
 #include "ops/numeric.h"
 #include "ops/region_op.h"
+#include "ops/rng_bits.h"
 #include "ops/samples.h"
 #include "ops/structural.h"
 
@@ -130,6 +131,16 @@ std::vector<ir::Sample> pointwise_samples() {
              }),
       sample("gathered", {{f32, {9, 12}}, {i32, {4, 5}}, {f32, {5, 12}}},
              [](Values v) { return Values{gather(v[0], v[1]) + v[2]}; }),
+      sample("draws", {{f32, {9, 37}}, {i64, {}}, {i64, {}}},
+             [](Values v) {
+               const Value bits = rng_bits(v[1], v[2], {9, 37}, 3);
+               return Values{select(less(bits, literal(bits, 1 << 29)), v[0], literal(v[0], 0)), bits};
+             }),
+      sample("draws_read_across", {{i64, {}}, {i64, {}}},
+             [](Values v) {
+               const Value bits = rng_bits(v[0], v[1], {35, 6}, 0);
+               return Values{transpose(bits, {1, 0}) + literal(bits, 1)};
+             }),
       sample("adamw", floats({{31, 40}, {31, 40}, {31, 40}, {31, 40}, {}, {}, {}}), adamw_of),
   };
   all.back().low = 0.1;

@@ -199,10 +199,21 @@ class Compiler {
       case Node::Kind::op:
         return x.def == &ops::cast_def ? cast(n, level) : op(n, level);
       case Node::Kind::bits:
+        return bits(n, level);
       case Node::Kind::column:
         break;
     }
     throw InternalError("a node that no tile program computes");
+  }
+
+  int bits(int n, Level level) {
+    const Node& x = node(n);
+    Instr instr = {.kind = Kind::bits,
+                   .arity = 2,
+                   .walk = walk(x.place, level),
+                   .ordinal = static_cast<uint32_t>(x.attrs.get_int("ordinal"))};
+    for (size_t k = 0; k < 2; ++k) instr.in[k] = value(x.inputs[k], Form::raw);
+    return add(instr, level, size_of(x.dtype));
   }
 
   int cast(int n, Level level) {

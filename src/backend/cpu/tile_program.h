@@ -54,6 +54,7 @@ struct Instr {
     load,        // elements of a buffer: in place where they are one run, else copied
     pick,        // the same, in[0] · pick further, 0 when that is not in [0, extent)
     index,       // numbers
+    bits,        // random words; in: seed, offset
     tile,        // out = tile(in…)
     repeat,      // out = each element of in[0], `length` times
     reduce,      // out (row) = in[0] (element), whole rows
@@ -78,6 +79,7 @@ struct Instr {
   int64_t first = 0, each = 0;
   int64_t fetch = 0;  // of a view: bytes of the next tile to ask for after each instruction, whole lines
   int64_t pick = 0, extent = 0;
+  uint32_t ordinal = 0;  // of bits
   DType dtype = f32;
   int partial = -1;
 };
@@ -172,6 +174,7 @@ class TileRun {
   void load(const Instr& instr);
   void pick(const Instr& instr);
   void number(const Instr& instr);
+  void draw(const Instr& instr);
   void repeat(const Instr& instr);
   void accumulate(const Instr& instr);
   void combine(const Instr& instr);

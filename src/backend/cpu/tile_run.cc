@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backend/cpu/rng_bits.h"
 #include "backend/cpu/tile_program.h"
 
 namespace aicf::backend::cpu {
@@ -192,6 +193,8 @@ void TileRun::run(const Instr& instr) {
       return pick(instr);
     case Instr::Kind::index:
       return number(instr);
+    case Instr::Kind::bits:
+      return draw(instr);
     case Instr::Kind::repeat:
       return repeat(instr);
     case Instr::Kind::reduce: {
@@ -290,6 +293,22 @@ void TileRun::number(const Instr& instr) {
     case DType::boolean:
       return numbers(walk, at, n, static_cast<uint8_t*>(out));
   }
+}
+
+void TileRun::draw(const Instr& instr) {
+  static const RandomBitsFn fill = find_random_bits();
+  uint64_t seed = 0, offset = 0;
+  std::memcpy(&seed, at_[instr.in[0]], sizeof(seed));
+  std::memcpy(&offset, at_[instr.in[1]], sizeof(offset));
+  const base::PhiloxStream stream{seed, offset, instr.ordinal};
+  int32_t* const out = static_cast<int32_t*>(const_cast<void*>(at_[instr.out]));
+  p_.walks[static_cast<size_t>(instr.walk)].pieces(first(instr.level), count(instr.level),
+                                                   [&](int64_t position, int64_t at, int64_t step, int64_t run) {
+                                                     if (step == 1) return fill(stream, at, run, out + position);
+                                                     for (int64_t i = 0; i < run; ++i) {
+                                                       fill(stream, at + i * step, 1, out + position + i);
+                                                     }
+                                                   });
 }
 
 void TileRun::repeat(const Instr& instr) {
