@@ -72,6 +72,14 @@ std::vector<ir::Sample> samples() {
     s.check_grad = false;
     return s;
   };
+  const auto unused = [](ir::Sample s) {
+    s.unused_output = 1;
+    return s;
+  };
+  const auto repeated = [](ir::Sample s) {
+    s.same_as = {-1, 0};
+    return s;
+  };
   return {
       sample("two", floats({{7}, {3, 5}}),
              [](Values v) {
@@ -94,6 +102,14 @@ std::vector<ir::Sample> samples() {
              [](Values v) {
                return Values{max(v[0], {0}), max(v[1], {1}), min(v[2])};
              }),
+      unused(sample("a_result_that_nobody_reads", floats({{9}, {4}}),
+                    [](Values v) {
+                      return Values{neg(v[0]), neg(v[1])};
+                    })),
+      repeated(sample("an_operand_twice", floats({{9}, {9}}),
+                      [](Values v) {
+                        return Values{neg(v[0]), v[0] * v[1]};
+                      })),
       sample("one_empty", floats({{0, 3}, {4}}),
              [](Values v) {
                return Values{neg(v[0]), neg(v[1])};

@@ -1,5 +1,7 @@
 #include "backend/cpu/tile_reduce.h"
 
+#include <algorithm>
+
 #include "backend/cpu/reduce_tree.h"
 
 namespace aicf::backend::cpu {
@@ -9,7 +11,15 @@ template <class T>
 struct Of {
   static void rows(ReduceKind kind, const void* x, size_t rows, size_t n, void* out) {
     const ReduceTree<T>& tree = reduce_tree<T>(kind);
-    for (size_t r = 0; r < rows; ++r) static_cast<T*>(out)[r] = tree.row_block(static_cast<const T*>(x) + r * n, n);
+    T blocks[kRowLanes];
+    for (size_t r = 0; r < rows; ++r) {
+      const T* const row = static_cast<const T*>(x) + r * n;
+      size_t count = 0;
+      for (size_t from = 0; from < n; from += kRowBlock) {
+        blocks[count++] = tree.row_block(row + from, std::min(kRowBlock, n - from));
+      }
+      static_cast<T*>(out)[r] = cpu::combine_blocks(tree, blocks, count);
+    }
   }
   static void identity(ReduceKind kind, void* acc, size_t n) {
     std::fill_n(static_cast<T*>(acc), n, reduce_tree<T>(kind).identity);

@@ -10,7 +10,7 @@ namespace aicf::backend::cpu {
 DType reduced_in(DType dtype);
 
 struct TreeFns {
-  // out[r] = the result of row r of `rows` rows of n <= kRowBlock adjacent elements.
+  // out[r] = the result of row r of `rows` rows of n <= kRowLanes * kRowBlock adjacent elements.
   void (*rows)(ReduceKind, const void* x, size_t rows, size_t n, void* out);
   void (*identity)(ReduceKind, void* acc, size_t n);
   // acc[c] takes element c of `rows` rows that are `pitch` apart.
