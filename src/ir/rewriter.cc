@@ -42,7 +42,7 @@ Graph Rewriter::finish(Keep keep) {
   }
   for (const Derivation& d : source_.derivations()) {
     // An expression that is gone takes the relation with it: by then the updates carry it (passes/derive.cc).
-    if (has(d.value)) target_.add_derivation(map(d.state), map(d.value));
+    if (keep.derivations && has(d.value)) target_.add_derivation(map(d.state), map(d.value));
   }
   for (const Output& o : source_.outputs()) {
     if (!keep.outputs) break;

@@ -26,6 +26,7 @@ class Rewriter {
   struct Keep {
     bool updates = true;
     bool outputs = true;
+    bool derivations = true;
   };
   Graph finish(Keep keep);
   Graph finish() { return finish(Keep()); }

@@ -22,7 +22,6 @@ Clusters::Clusters(const ir::Graph& graph)
   };
   for (const ir::Output& o : graph.outputs()) root(o.value);
   for (const ir::Update& u : graph.updates()) root(u.value), root(u.guard);
-  for (const ir::Derivation& d : graph.derivations()) root(d.value);
   refresh();
 }
 
@@ -173,8 +172,8 @@ namespace {
 // Copies ops of a graph into a body, on demand.
 class BodyBuilder {
  public:
-  BodyBuilder(const ir::Graph& graph, const std::vector<ir::OpId>& members, Clusters::Constants constants)
-      : graph_(graph), members_(members), constants_(constants) {}
+  BodyBuilder(const ir::Graph& graph, const std::vector<ir::OpId>& members, Clusters::Form form)
+      : graph_(graph), members_(members), form_(form) {}
 
   // The value and what it is computed from.
   void need(ir::ValueId v) {
@@ -206,7 +205,7 @@ class BodyBuilder {
   void declare(ir::ValueId v) {
     const ir::ValueInfo& info = graph_.value(v);
     if (map_.contains(v) || (info.producer != ir::kNoOp && wanted_.contains(info.producer))) return;
-    if (constants_ == Clusters::Constants::inside && info.role == ir::Role::constant && is_uniform(*info.data)) {
+    if (form_ == Clusters::Form::region && info.role == ir::Role::constant && is_uniform(*info.data)) {
       map_[v] = body_.graph->add_constant(info.data);
       return;
     }
@@ -225,7 +224,7 @@ class BodyBuilder {
 
   const ir::Graph& graph_;
   const std::vector<ir::OpId>& members_;
-  const Clusters::Constants constants_;
+  const Clusters::Form form_;
   std::set<ir::OpId> wanted_;
   std::map<ir::ValueId, ir::ValueId> map_;
   ClusterBody body_;
@@ -244,8 +243,7 @@ ir::ValueId reshaped_from(const ir::Graph& graph, const std::vector<ir::OpId>& m
 
 }  // namespace
 
-ClusterBody Clusters::body(const std::vector<int>& clusters, const std::vector<ir::OpId>& copies,
-                           Constants constants) const {
+ClusterBody Clusters::body(const std::vector<int>& clusters, const std::vector<ir::OpId>& copies, Form form) const {
   const auto inside = [&](int cluster) {
     return std::find(clusters.begin(), clusters.end(), cluster) != clusters.end();
   };
@@ -257,7 +255,7 @@ ClusterBody Clusters::body(const std::vector<int>& clusters, const std::vector<i
   for (ir::OpId op : members) {
     if (!inside(home(op))) continue;
     for (ir::ValueId v : graph_.op(op).outputs) {
-      bool read = is_root(v);
+      bool read = is_root(v) || form == Form::side_by_side;
       each_reader(v, [&](int cluster) { read = read || !inside(cluster); });
       if (!read) continue;
       const ir::ValueId base = reshaped_from(graph_, members, v);
@@ -268,7 +266,7 @@ ClusterBody Clusters::body(const std::vector<int>& clusters, const std::vector<i
     }
   }
   std::sort(results.begin(), results.end());
-  BodyBuilder builder(graph_, members, constants);
+  BodyBuilder builder(graph_, members, form);
   for (ir::ValueId v : results) builder.need(v);
   return builder.build(results);
 }
@@ -306,7 +304,8 @@ ir::Graph Clusters::emitted(const std::function<Choice(int cluster)>& choose) co
       }
     }
   }
-  return rewriter.finish();
+  // The updates carry the derived states by now; an op that reads one may be part of the one that computes it.
+  return rewriter.finish({.derivations = false});
 }
 
 }  // namespace aicf::passes

@@ -45,10 +45,11 @@ class Clusters {
   // The two and all that must run after the one and before the other: what becomes one launch if they do.
   std::vector<int> between(int a, int b) const;
   // Of these clusters as one, with copies of some more ops. A result that is a reshape is given as what is reshaped.
-  // Constants whose elements are all equal are part of the body, or operands.
-  enum class Constants : uint8_t { inside, operands };
+  // region: its results are those that are read outside, and constants whose elements are all equal are part of it.
+  // side_by_side: every result is one, every constant an operand.
+  enum class Form : uint8_t { region, side_by_side };
   ClusterBody body(const std::vector<int>& clusters, const std::vector<ir::OpId>& copies = {},
-                   Constants constants = Constants::inside) const;
+                   Form form = Form::region) const;
 
   // What becomes of a cluster: an op of this record with this body, or nothing, which leaves its ops as they are.
   struct Choice {

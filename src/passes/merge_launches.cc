@@ -44,7 +44,7 @@ bool emit_groups(ir::Graph& graph, const std::vector<std::vector<OpId>>& groups)
     Clusters::Choice choice;
     if (clusters.ops(cluster).size() < 2) return choice;
     choice.def = ir::find_op("parallel");
-    choice.body = clusters.body({cluster}, {}, Clusters::Constants::operands);
+    choice.body = clusters.body({cluster}, {}, Clusters::Form::side_by_side);
     return choice;
   });
   return true;
@@ -59,8 +59,10 @@ class Levels {
 
   std::vector<std::vector<OpId>> groups() {
     std::vector<OpId> open;
+    const std::vector<char> live = live_ops(graph_);
     for (OpId id = 0; id < graph_.num_ops(); ++id) {
-      if (is_own_launch(graph_, graph_.op(id)) && bytes_of(id) <= kSmallBytes) open.push_back(id);
+      const bool wanted = live[static_cast<size_t>(id)] && is_own_launch(graph_, graph_.op(id));
+      if (wanted && bytes_of(id) <= kSmallBytes) open.push_back(id);
     }
     std::vector<std::vector<OpId>> all;
     while (!open.empty()) {

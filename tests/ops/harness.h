@@ -22,6 +22,12 @@ struct OpCase {
   std::string text() const { return std::string(def->name) + "/" + sample.name + "/" + std::string(name_of(dtype)); }
 };
 
+// An op that passes make after differentiation: it means its body.
+inline bool means_its_body(const ir::OpDef& def) {
+  return !def.is(ir::kComposite) && def.samples != nullptr && !def.samples().empty() &&
+         def.samples()[0].region != nullptr;
+}
+
 inline std::vector<OpCase> cases_of(const ir::OpDef& def) {
   std::vector<OpCase> cases;
   if (def.samples == nullptr) return cases;

@@ -17,7 +17,7 @@ TEST_P(OpsGrad, AgreesWithCentralDifferences) {
   const ir::OpDef& def = *GetParam();
   // A composite without a rule of its own is differentiated through its expansion.
   ASSERT_TRUE(def.grad != nullptr || def.is(ir::kComposite)) << def.name << " has no gradient rule";
-  if (!runs_in(def, f64) || !has_float_result(def)) return;
+  if (!runs_in(def, f64) || !has_float_result(def) || means_its_body(def)) return;
   const std::vector<OpCase> cases = smooth_cases(def);
   // The gradient of these two is, by their meaning, not their derivative.
   const bool own = def.name == std::string("stop_gradient") || def.name == std::string("with_gradient");

@@ -41,6 +41,7 @@ Tensor tokens(int64_t (*at)(int64_t i, int64_t step), int64_t step) {
 
 struct Errors {
   double loss = 0, gradient = 0;
+  double first_gradient = 0;  // of the first step
   std::string where;
 };
 
@@ -75,6 +76,7 @@ Errors compare(const std::string& precision) {
       if (!(apart <= errors.gradient)) errors.where = name;
       if (!(apart <= errors.gradient)) errors.gradient = apart;
     }
+    if (step == 0) errors.first_gradient = errors.gradient;
   }
   return errors;
 }
@@ -87,11 +89,14 @@ TEST(GptReference, F32AgreesWithPyTorch) {
   EXPECT_LE(e.gradient, 1e-4) << e.where;
 }
 
-// bf16: the factors and the residual stream have 8 bits; roundings of 2^-9 each add up over the depth of the network.
+// bf16: no further from f64 than PyTorch 2.15 is in bf16 with the same weights and tokens. Its worst gradient of the
+// first step is off by 0.017 under autocast and by 0.024 with all of the model in bf16, of the third, after two updates
+// by Adam, which divides noise by itself, by 0.305 and 0.352; its losses by up to 1e-4 and 4e-4.
 TEST(GptReference, Bf16FollowsPyTorch) {
   const Errors e = compare("bf16");
-  EXPECT_LE(e.loss, 1e-2);
-  EXPECT_LE(e.gradient, 0.1) << e.where;
+  EXPECT_LE(e.loss, 4e-4);
+  EXPECT_LE(e.first_gradient, 0.024);
+  EXPECT_LE(e.gradient, 0.305) << e.where;
 }
 
 }  // namespace
