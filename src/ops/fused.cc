@@ -215,6 +215,8 @@ std::vector<ir::Sample> row_samples() {
       sample("layer_norm", floats({{11, 48}, {48}, {48}}), layer_norm_of),
       sample("layer_norm_gradient", floats({{150, 24}, {150, 24}, {24}, {150, 1}}), layer_norm_gradient_of),
       sample("layer_norm_gradient_few_rows", floats({{3, 130}, {3, 130}, {130}, {3, 1}}), layer_norm_gradient_of),
+      sample("layer_norm_gradient_long_rows", floats({{3, 17000}, {3, 17000}, {17000}, {3, 1}}),
+             layer_norm_gradient_of),
       sample("layer_norm_gradient_many_rows", floats({{4500, 8}, {4500, 8}, {8}, {4500, 1}}), layer_norm_gradient_of),
   };
   for (ir::Sample& s : all) {

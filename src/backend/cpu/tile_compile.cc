@@ -595,7 +595,9 @@ std::optional<Program> compile(const Loops& loops, const ir::Graph& region, cons
   }
   // Sums of columns take several rows at a time; a row is rather one tile than a tile and a rest.
   const bool more = !frame.columns.empty() || (length > kMostElements && length <= 2 * kMostElements);
-  const int64_t most = !more ? kMostElements : frame.columns.empty() ? 2 * kMostElements : 4 * kMostElements;
+  int64_t most = !more ? kMostElements : frame.columns.empty() ? 2 * kMostElements : 4 * kMostElements;
+  // Lanes are started with a block of a row: a tile lies within one.
+  if (reduces) most = std::min(most, static_cast<int64_t>(kRowBlock));
   for (int64_t elements = most; elements >= static_cast<int64_t>(kRowLanes); elements /= 2) {
     const bool grouped = !reduces && length <= elements;
     const int64_t group = grouped ? rows_of(elements) : 1;
