@@ -88,6 +88,7 @@ bool drop_roundtrip_casts(ir::Graph& graph);
 bool dce(ir::Graph& graph);
 bool scalar_guards(ir::Graph& graph);
 bool fuse(ir::Graph& graph);
+bool epilogues(ir::Graph& graph);
 bool group_updates(ir::Graph& graph);
 bool merge_launches(ir::Graph& graph);
 // By op id: whether an output or an update needs it.

@@ -41,6 +41,8 @@ constexpr Pass kPipeline[] = {
     {"scalar_guards", Effect::exact, scalar_guards},
     // After all that rewrites single ops: a region is closed to them.
     {"fuse", Effect::exact, fuse},
+    // What follows a product is a region by now.
+    {"epilogues", Effect::exact, epilogues},
     // Of whole launches, so after fuse.
     {"group_updates", Effect::exact, group_updates},
     // Last: it counts launches.
