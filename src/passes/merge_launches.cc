@@ -182,6 +182,7 @@ class Levels {
 
 bool group_updates(ir::Graph& graph) {
   const auto readers = graph.readers();
+  const std::vector<Ends> ends = ends_of(graph);
   std::map<ValueId, const ir::Update*> update_of;
   for (const ir::Update& u : graph.updates()) update_of[u.value] = &u;
   std::map<ValueId, std::vector<std::vector<OpId>>> by_guard;
@@ -195,7 +196,8 @@ bool group_updates(ir::Graph& graph) {
       if (first == nullptr) first = it->second;
       return it->second->guard == first->guard && graph.type(v).shape.elements() > 1;
     });
-    if (!updates_alone) continue;
+    // An output needs the launch even when the guard is false.
+    if (!updates_alone || !keeps_updates_in_place(graph, ends, op.outputs)) continue;
     std::vector<std::vector<OpId>>& groups = by_guard[first->guard];
     if (groups.empty() || groups.back().size() == kMaxMembers) groups.emplace_back();
     groups.back().push_back(id);

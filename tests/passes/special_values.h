@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "aicf/ops.h"
 #include "ops/interpret.h"
 
 namespace aicf::test {
@@ -63,13 +64,13 @@ inline Tensor ordinary_tensor(const TensorType& type, size_t seed) {
   return tensor;
 }
 
-// Outputs, and the values and guards of updates.
+// Outputs, and what updates make of their targets.
 inline ir::Graph with_updates_as_outputs(ir::Graph graph) {
   const std::vector<ir::Update> updates(graph.updates().begin(), graph.updates().end());
   for (const ir::Update& u : updates) {
-    const std::string name = graph.value(u.target).name;
-    graph.add_output("update of " + name, u.value);
-    if (u.guard != ir::kNoValue) graph.add_output("guard of " + name, u.guard);
+    Value next = graph.handle(u.value);
+    if (u.guard != ir::kNoValue) next = select(graph.handle(u.guard), next, graph.handle(u.target));
+    graph.add_output("update of " + graph.value(u.target).name, next.id());
   }
   return graph;
 }
