@@ -106,7 +106,8 @@ Tensor by_the_tree(const Tensor& x, T identity, Op op) {
 
 std::vector<Shape> shapes() {
   std::vector<Shape> all;
-  for (int64_t n : {1, 2, 5, 33, 63, 64, 65, 100, 127, 128, 1023, 1024, 1025, 4096, 8195, 70001}) all.push_back({3, n, 1});
+  for (int64_t n : {1, 2, 5, 33, 63, 64, 65, 100, 127, 128, 1023, 1024, 1025, 4096, 8195, 70001})
+    all.push_back({3, n, 1});
   for (int64_t n : {1, 2, 63, 64, 65, 4096, 4097, 5000}) {
     for (int64_t inner : {2, 17, 64, 130}) all.push_back({2, n, inner});
   }
