@@ -277,6 +277,11 @@ std::vector<ir::Sample> epilogue_samples() {
   return {
       sample("linear_relu", floats({{10, 33}, {17, 33}, {17}}),
              [&](Values v) { return Values{relu(product(v, true) + v[2])}; }),
+      sample("draws_after_a_product", {{f32, {10, 33}}, {f32, {17, 33}}, {i64, {}}, {i64, {}}},
+             [&](Values v) {
+               const Value bits = rng_bits(v[2], v[3], {10, 17}, 2), y = product(v, true);
+               return Values{select(less(bits, literal(bits, 0)), y, literal(y, 0))};
+             }),
       sample("product_kept_too", floats({{40, 20}, {20, 70}, {70}}),
              [&](Values v) {
                const Value y = product(v, false) + v[2];

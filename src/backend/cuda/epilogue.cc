@@ -36,9 +36,8 @@ struct Inner {
 };
 
 bool computes_here(const Loops& loops) {
-  return std::none_of(loops.nodes.begin(), loops.nodes.end(), [](const Loops::Node& node) {
-    return node.dtype == f64 || node.kind == Loops::Node::Kind::bits;
-  });
+  return std::none_of(loops.nodes.begin(), loops.nodes.end(),
+                      [](const Loops::Node& node) { return node.dtype == f64; });
 }
 
 bool accepts(const KernelQuery& query) {

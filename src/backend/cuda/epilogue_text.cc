@@ -65,6 +65,8 @@ EpilogueText::EpilogueText(const ops::Loops& loops, int64_t columns, int first_r
   write_compute(element, element_coordinates);
 }
 
+std::string EpilogueText::helpers() const { return helpers_text(loops_); }
+
 int EpilogueText::factor(int i) const {
   return loops_.nodes[static_cast<size_t>(product_node(loops_))].factors[static_cast<size_t>(i)];
 }

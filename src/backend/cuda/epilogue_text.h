@@ -35,6 +35,7 @@ class EpilogueText {
   int group(int pairs) const;
   std::string arrays(int group) const;
 
+  std::string helpers() const;                              // device functions that the texts use
   const std::string& once() const { return once_; }         // before all
   const std::string& loads() const { return loads_text_; }  // of a pair
   const std::string& compute() const { return compute_; }   // of a pair, with its writes

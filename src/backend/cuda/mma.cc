@@ -79,8 +79,8 @@ Generated mma_kernel(const MmaProblem& problem, const MmaTile& tile, const Epilo
   g.params = epilogue.params();
   g.params.push_back({"const In* a_all", epilogue.factor(0)});
   g.params.push_back({"const In* b_all", epilogue.factor(1)});
-  g.helpers =
-      constants_of(problem, tile) + kMmaInstructions + kMmaHelpers + (problem.tensor() ? kStepTensor : kStepF32);
+  g.helpers = constants_of(problem, tile) + kMmaInstructions + kMmaHelpers +
+              (problem.tensor() ? kStepTensor : kStepF32) + epilogue.helpers();
   g.threads = tile.threads();
   g.blocks = grid.products() * ((grid.m + tile.bm - 1) / tile.bm) * ((grid.n + tile.bn - 1) / tile.bn);
   g.min_blocks = 1;
