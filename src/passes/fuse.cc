@@ -226,8 +226,13 @@ class Fuser {
     return work;
   }
 
-  // A row is the work of one block of threads: a few very long ones would leave a device idle.
+  // A row is the work of one block of threads: a few very long ones would leave a device idle. So would sums over the
+  // rows, which are taken in order, 64 by 64, where there are not a thousand times as many.
   static bool has_room(const Loops& loops) {
+    constexpr int64_t kManyRows = 1 << 16;
+    const bool columns = std::any_of(loops.nodes.begin(), loops.nodes.end(),
+                                     [](const Loops::Node& node) { return node.kind == Loops::Node::Kind::column; });
+    if (columns && loops.outer() < kManyRows) return false;
     return loops.kind != Loops::Kind::row || loops.n() <= 8192 || (loops.outer() >= 64 && loops.n() <= (1 << 18));
   }
 
