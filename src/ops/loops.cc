@@ -20,6 +20,9 @@ namespace {
 using Node = Loops::Node;
 using Place = Loops::Place;
 
+// Values are asked for one inside the other.
+constexpr int kMaxOps = 2000;
+
 // The region has no loops.
 struct Refused {
   std::string why;
@@ -97,6 +100,7 @@ struct Geometry {
 class Builder {
  public:
   explicit Builder(const ir::Graph& region) : region_(region) {
+    if (region.num_ops() > kMaxOps) throw Refused{fmt::format("more than {} ops", kMaxOps)};
     int operands = 0;
     for (ir::ValueId v = 0; v < region.num_values(); ++v) {
       operand_of_.push_back(region.is_external(v) ? operands++ : -1);
