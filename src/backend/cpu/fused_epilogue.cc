@@ -58,7 +58,9 @@ bool prepare_epilogue(const FusedQuery& query, FusedParams& params, PreparedKern
   params.matmul_buffers = {{node.factors[0], 0}, {node.factors[1], 0}};
   params.matmul_buffers.push_back(result >= 0 ? At{query.operands + result, 0}
                                               : reserve(kernel, query, out[0].bytes()));
-  params.matmul_buffers.push_back(reserve(kernel, query, params.matmul.workspace_bytes));
+  if (params.matmul.workspace_bytes > 0) {
+    params.matmul_buffers.push_back(reserve(kernel, query, params.matmul.workspace_bytes));
+  }
   for (size_t i = 0; i < params.matmul.phases.size(); ++i) {
     kernel.phases.push_back({kMatmulPhases[i], params.matmul.phases[i].parts});
   }
