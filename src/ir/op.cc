@@ -36,6 +36,10 @@ Cost cost_of(const Graph& graph, const Op& op) {
     cost.bytes += static_cast<double>(t.bytes());
     if (op.def->is(kPointwise)) cost.flops += static_cast<double>(t.shape.elements());
   }
+  // A body's values are in no memory.
+  if (op.region != nullptr && !op.def->is(kComposite)) {
+    for (const Op& inner : op.region->ops()) cost.flops += cost_of(*op.region, inner).flops;
+  }
   return cost;
 }
 
