@@ -51,7 +51,7 @@ PreparedKernel prepare(const KernelQuery& query) {
   if (out.bytes() == 0) return kernel;
   kernel.phases = {{run, parts_for_bytes(static_cast<double>(out.bytes()))}};
   const auto ordinal = static_cast<uint32_t>(query.attrs.get_int("ordinal"));
-  kernel.params = std::make_shared<Params>(find_random_bits(), out.shape.elements(), ordinal);
+  kernel.params = std::make_shared<Params>(Params{find_random_bits(), out.shape.elements(), ordinal});
   return kernel;
 }
 
