@@ -52,7 +52,7 @@ bool emit_groups(ir::Graph& graph, const std::vector<std::vector<OpId>>& groups)
 
 class Levels {
  public:
-  explicit Levels(const ir::Graph& graph) : graph_(graph), ends_(ends_of(graph)), readers_(graph.readers()) {
+  explicit Levels(const ir::Graph& graph) : graph_(graph), ends_(ends_of(graph)) {
     fixed_.assign(static_cast<size_t>(graph.num_ops()), -1);
     find_latest();
   }
@@ -174,7 +174,6 @@ class Levels {
 
   const ir::Graph& graph_;
   std::vector<Ends> ends_;
-  std::vector<std::vector<OpId>> readers_;
   std::vector<int> earliest_, latest_, fixed_;  // by op; levels count launches from 1
 };
 
