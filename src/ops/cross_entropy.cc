@@ -1,7 +1,8 @@
 // cross_entropy: log(sum(exp(logits))) - logits[label], and how many labels are counted. A label equal to ignore_index
 // counts for nothing; the mean divides by those that count, and is 0 when none does. A row of -inf has loss 0 and
 // gradient 0. Computed in f32 or better; the gradient is (softmax - one-hot) times the cotangent, by comparison instead
-// of scatter.
+// of scatter. Rows of many classes are read once: each chunk has its own largest element and sum of exponentials, and
+// the sums meet at the row's (Milakov & Gimelshein 2018, "Online normalizer calculation for softmax").
 #include <fmt/format.h>
 
 #include "ops/cross_entropy_samples.h"
@@ -38,26 +39,60 @@ std::vector<TensorType> infer(const ir::InferCtx& ctx) {
 }
 
 struct Rows {
-  Value logits;   // (R, C), wide
-  Value labels;   // (R), ignored ones replaced by 0
-  Value counted;  // (R): the label is not ignored
+  Value logits;    // (R, C), wide
+  Value labels;    // (R), ignored ones replaced by 0
+  Value counted;   // (R): the label is not ignored
+  Value of_label;  // (R): the label's logit
   Exponentials e;
 };
 
-Rows prepare(Value logits, Value labels, const ir::Op& op) {
-  Rows rows;
-  rows.logits = rows_of(widen(logits));
-  labels = reshaped(labels, {rows.logits.shape()[0]});
-  rows.counted = not_equal(labels, literal(labels, static_cast<double>(op.attrs.get_int("ignore_index"))));
-  rows.labels = select(rows.counted, labels, literal(labels, 0));
-  rows.e = exponentials(rows.logits, 1);
-  return rows;
+// The largest divisor of `classes` that makes a good row of its own, a whole number of vectors; 0 where there is none,
+// or where the row is a good one itself.
+int64_t chunk_of(int64_t classes) {
+  constexpr int64_t kVector = 8, kMost = 1024;
+  if (classes <= 2 * kMost) return 0;
+  for (int64_t chunk = kMost; chunk >= kMost / 8; chunk -= kVector) {
+    if (classes % chunk == 0) return chunk;
+  }
+  return 0;
+}
+
+Exponentials in_chunks(Value logits, int64_t chunk) {
+  const int64_t rows = logits.shape()[0], chunks = logits.shape()[1] / chunk;
+  const Exponentials each = exponentials(reshaped(logits, {rows, chunks, chunk}), 2);
+  // Of what each chunk's sum is scaled by, the largest is 1.
+  const Exponentials tops = exponentials(reshaped(each.top, {rows, chunks}), 1);
+  Exponentials all;
+  all.top = tops.top;
+  all.shifted = logits - at_least_lowest(tops.top);
+  all.exps = exp(all.shifted);
+  all.total = sum(tops.exps * reshaped(each.total, {rows, chunks}), {1}, true);
+  return all;
 }
 
 // (R, C): the element of the label.
 Value hit(const Rows& rows) {
   const Shape shape = rows.logits.shape();
   return equal(iota(rows.labels, rows.labels.dtype(), {1, shape[1]}, 1), reshaped(rows.labels, {shape[0], 1}));
+}
+
+Rows prepare(Value logits, Value labels, const ir::Op& op) {
+  Rows rows;
+  const Value given = rows_of(logits);
+  const int64_t classes = given.shape()[1];
+  rows.logits = widen(given);
+  labels = reshaped(labels, {rows.logits.shape()[0]});
+  rows.counted = not_equal(labels, literal(labels, static_cast<double>(op.attrs.get_int("ignore_index"))));
+  rows.labels = select(rows.counted, labels, literal(labels, 0));
+  const int64_t chunk = rows.logits.shape()[0] == 0 ? 0 : chunk_of(classes);
+  rows.e = chunk == 0 ? exponentials(rows.logits, 1) : in_chunks(rows.logits, chunk);
+  if (chunk != 0) {
+    rows.of_label = widen(gather(given, rows.labels, 1, 1));
+  } else {
+    // One element of each row, as a sum, so that rows need not be in memory.
+    rows.of_label = sum(select(hit(rows), rows.logits, literal(rows.logits, 0)), {1});
+  }
+  return rows;
 }
 
 // (R): counted, and not a row of -inf.
@@ -76,9 +111,8 @@ Value divisor(const Rows& rows) {
 
 std::vector<Value> expand(const ir::ExpandCtx& ctx) {
   const Rows rows = prepare(ctx.in[0], ctx.in[1], ctx.op);
-  // One element of each row, as a sum, so that rows need not be in memory.
-  const Value of_label = sum(select(hit(rows), rows.e.shifted, literal(rows.e.shifted, 0)), {1});
-  const Value each = reshaped(log_total(rows.e), rows.labels.shape()) - of_label;
+  const Value shifted = rows.of_label - reshaped(at_least_lowest(rows.e.top), rows.labels.shape());
+  const Value each = reshaped(log_total(rows.e), rows.labels.shape()) - shifted;
   const Value losses = select(live(rows), each, literal(each, 0));
   const Value count = cast(count_of(rows), f32);
   switch (reduction_of(ctx.op)) {

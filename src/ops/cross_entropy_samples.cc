@@ -45,6 +45,9 @@ std::vector<ir::Sample> samples_cross_entropy() {
     all.push_back(drawn("no_rows" + suffix, {0, 3}, reduction));
   }
   all.push_back(drawn("many_classes", {2, 300}, "mean"));
+  // In chunks: of 1024, of 408.
+  all.push_back(drawn("chunks", {2, 3072}, "mean"));
+  all.push_back(drawn("chunks_of_408", {3, 2040 + 408}, "none", i64));
   ir::Sample unused = drawn("count_unused", {3, 4}, "mean");
   unused.unused_output = 1;
   all.push_back(std::move(unused));

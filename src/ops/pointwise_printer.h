@@ -157,7 +157,26 @@ Condition is_nan(Text<T>) {
 }
 inline Text<float> sqrt_of(Text<float> x) { return assign<float>("sqrtf(" + x.name + ")", x); }
 
+inline Text<float> fma_of(Text<float> a, Text<float> b, Text<float> c) {
+  return assign<float>("__fmaf_rn(" + a.name + ", " + b.name + ", " + c.name + ")", a, b, c);
+}
+// One instruction each. Of two subnormals, or one and zero, they choose by value, where the expression's comparison
+// calls them equal.
+inline Text<float> op_maximum(Text<float> a, Text<float> b) {
+  return assign<float>("most(" + a.name + ", " + b.name + ")", a, b);
+}
+inline Text<float> op_minimum(Text<float> a, Text<float> b) {
+  return assign<float>("least(" + a.name + ", " + b.name + ")", a, b);
+}
+
+inline Text<float> clamp(Text<float> x, double low, double high) {
+  return assign<float>(
+      "least(" + lit<Text<float>>(high).name + ", most(" + lit<Text<float>>(low).name + ", " + x.name + "))", x);
+}
 // As in pointwise_scalar.h.
+inline Text<float> add_exponent(Text<float> p, Text<float> t) {
+  return of_bits(bits(p) + " + (" + bits(t) + " << 23)", p, t);
+}
 inline Text<float> pow2(Text<float> n) {
   return of_bits("(" + bits(n + lit<Text<float>>(0x1.8p23)) + " + 127u) << 23", n);
 }

@@ -93,6 +93,12 @@ inline double or_bits(double a, double b) {
   return std::bit_cast<double>(std::bit_cast<uint64_t>(a) | std::bit_cast<uint64_t>(b));
 }
 
+inline float fma_of(float a, float b, float c) { return std::fma(a, b, c); }
+inline float clamp(float x, double low, double high) {
+  const float least = x < static_cast<float>(low) ? static_cast<float>(low) : x;
+  return static_cast<float>(high) < least ? static_cast<float>(high) : least;
+}
+inline float add_exponent(float p, float t) { return of_bits(bits_of(p) + (bits_of(t) << 23)); }
 // Adding 1.5 * 2^23 leaves n in the low bits.
 inline float pow2(float n) { return of_bits((bits_of(n + 0x1.8p23f) + 127) << 23); }
 inline constexpr uint32_t kSqrtHalfBits = 0x3f3504f3;

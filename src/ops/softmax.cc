@@ -14,14 +14,17 @@ namespace ops {
 Exponentials exponentials(Value x, int axis) {
   Exponentials row;
   row.top = max(x, {axis}, true);
-  row.shifted = x - maximum(row.top, literal(x, lowest(x.dtype())));
+  row.shifted = x - at_least_lowest(row.top);
   row.exps = exp(row.shifted);
   row.total = sum(row.exps, {axis}, true);
   return row;
 }
 
+Value at_least_lowest(Value top) { return maximum(top, literal(top, lowest(top.dtype()))); }
+
+// One division a row, not one an element.
 Value probabilities(const Exponentials& row) {
-  return row.exps / maximum(row.total, literal(row.total, smallest_normal()));
+  return row.exps * reciprocal(maximum(row.total, literal(row.total, smallest_normal())));
 }
 
 Value log_total(const Exponentials& row) { return log(maximum(row.total, literal(row.total, smallest_normal()))); }

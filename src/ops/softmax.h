@@ -19,7 +19,10 @@ struct Exponentials {
 // REQUIRES: x is f32 or f64, and the axis is not empty.
 Exponentials exponentials(Value x, int axis);
 
-// exps / total, 0 in a row of -inf.
+// What the elements of a row with this top are shifted by.
+Value at_least_lowest(Value top);
+
+// exps · (1 / total), 0 in a row of -inf.
 Value probabilities(const Exponentials& row);
 // log(total), finite in a row of -inf too.
 Value log_total(const Exponentials& row);

@@ -118,6 +118,15 @@ static void run_block(void (*kernel)(void**), void** p, unsigned block, unsigned
 static float __uint_as_float(unsigned bits) { float x; memcpy(&x, &bits, 4); return x; }
 static float __int_as_float(int bits) { return __uint_as_float((unsigned)bits); }
 static unsigned __float_as_uint(float x) { unsigned bits; memcpy(&bits, &x, 4); return bits; }
+static float __fmaf_rn(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+static float max_NaN(float a, float b) {
+  if (a == b) return __uint_as_float(__float_as_uint(a) & __float_as_uint(b));
+  return a > b || a != a ? a : b;
+}
+static float min_NaN(float a, float b) {
+  if (a == b) return __uint_as_float(__float_as_uint(a) | __float_as_uint(b));
+  return a < b || a != a ? a : b;
+}
 static float __int2float_rn(int x) { return (float)x; }
 static float __ll2float_rn(long long x) { return (float)x; }
 static float __ll2float_rz(long long x) {
@@ -196,8 +205,10 @@ class KernelsOnHost {
     }
     static const std::regex kConvert(R"re(asm\(("[a-z0-9.]+) %0, %1;" : "=.+?"\((\w+)\) : ".+?"\(([\w.]+)\)\);)re"),
         kFloat(R"re(asm\("mov.f32 %0, 0f([0-9A-F]+);" : "=f"\((\w+)\)\);)re"),
+        kExtreme(R"re(asm\("(max|min)\.NaN\.f32 %0, %1, %2;" : "=f"\((\w+)\) : "f"\((\w+)\), "f"\((\w+)\)\);)re"),
         kBits(R"re(asm\("mov.b16 %0, (\w+);" : "=h"\((\w+)\)\);)re"), kPragma("#pragma (unroll( 1)?|nv_\\w+ \\w+)");
     text = std::regex_replace(text, kConvert, "ptx($1\", $3, $2);");
+    text = std::regex_replace(text, kExtreme, "$2 = $1_NaN($3, $4);");
     text = std::regex_replace(text, kFloat, "$2 = __uint_as_float(0x$1u);");
     text = std::regex_replace(text, kBits, "$2 = $1;");
     return std::regex_replace(text, kPragma, "");

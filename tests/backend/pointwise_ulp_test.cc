@@ -65,7 +65,7 @@ double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
 TEST(PointwiseUlp, WholeRange) {
   const float max = std::numeric_limits<float>::max();
-  CHECK_ULP(exp, std::exp, -max, max, 1.5);
+  CHECK_ULP(exp, std::exp, -max, max, 1);
   CHECK_ULP(expm1, std::expm1, -max, max, 2);
   CHECK_ULP(log, std::log, -max, max, 1);
   CHECK_ULP(log1p, std::log1p, -max, max, 2);
@@ -75,7 +75,7 @@ TEST(PointwiseUlp, WholeRange) {
 }
 
 TEST(PointwiseUlp, WhereTheyBend) {
-  CHECK_ULP(exp, std::exp, -87.4f, 88.8f, 1.5);
+  CHECK_ULP(exp, std::exp, -87.4f, 88.8f, 1);
   CHECK_ULP(expm1, std::expm1, -18, 18, 2);
   CHECK_ULP(expm1, std::expm1, -0.5f, 0.5f, 2);
   CHECK_ULP(log, std::log, 0.5f, 2, 1);

@@ -1,5 +1,6 @@
 // The f32 vector type of one Highway target, with what pointwise.inc needs of a value type. Included once per target,
 // inside foreach_target; the include guard toggles with the target, as Highway asks.
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -64,6 +65,29 @@ AICF_SIMD F32 with_sign(F32 magnitude, F32 sign) {
 AICF_SIMD F32 select(Mask c, F32 a, F32 b) {
   return of_bits(hn::IfThenElse(hn::RebindMask(UIntTag(), c.m), bits_of(a), bits_of(b)));
 }
+// Highway's MulAdd is two roundings on the targets below AVX2.
+AICF_SIMD F32 fma_of(F32 a, F32 b, F32 c) {
+#if HWY_TARGET <= HWY_AVX2
+  return {hn::MulAdd(a.v, b.v, c.v)};
+#else
+  float x[kLanes], y[kLanes], z[kLanes];
+  hn::StoreU(a.v, FloatTag(), x);
+  hn::StoreU(b.v, FloatTag(), y);
+  hn::StoreU(c.v, FloatTag(), z);
+  for (size_t i = 0; i < kLanes; ++i) z[i] = std::fma(x[i], y[i], z[i]);
+  return {hn::LoadU(FloatTag(), z)};
+#endif
+}
+// The second operand of x86's instructions is the result where one is NaN.
+AICF_SIMD F32 clamp(F32 x, double low, double high) {
+#if HWY_TARGET <= HWY_AVX2
+  return {hn::Min(lit<F32>(high).v, hn::Max(lit<F32>(low).v, x.v))};
+#else
+  const F32 least = select(lt(x, lit<F32>(low)), lit<F32>(low), x);
+  return select(lt(lit<F32>(high), least), lit<F32>(high), least);
+#endif
+}
+AICF_SIMD F32 add_exponent(F32 p, F32 t) { return of_bits(hn::Add(bits_of(p), hn::ShiftLeft<23>(bits_of(t)))); }
 // Adding 1.5 * 2^23 leaves n in the low bits.
 AICF_SIMD F32 pow2(F32 n) { return of_bits(hn::ShiftLeft<23>(hn::Add(bits_of(n + lit<F32>(0x1.8p23)), bits(127)))); }
 inline constexpr uint32_t kSqrtHalfBits = 0x3f3504f3;

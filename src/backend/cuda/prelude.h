@@ -38,6 +38,18 @@ DEVICE f16 to_f16(float v) {
   return {bits};
 }
 
+// IEEE 754-2019 maximum and minimum: NaN if either is, and -0 < +0. Subnormals have their order and are kept.
+DEVICE float most(float a, float b) {
+  float y;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+}
+DEVICE float least(float a, float b) {
+  float y;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+}
+
 DEVICE float load(float x) { return x; }
 DEVICE float load(bf16 x) { return widen(x); }
 DEVICE float load(f16 x) { return widen(x); }
