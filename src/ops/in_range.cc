@@ -1,4 +1,7 @@
 // in_range: whether every element of an index is in [0, extent), or the one value that stands for none.
+#include <limits>
+
+#include "aicf/ops.h"
 #include "ops/defs.h"
 #include "ops/numeric.h"
 #include "ops/samples.h"
@@ -13,6 +16,21 @@ std::vector<TensorType> infer(const ir::InferCtx& ctx) {
   const int64_t extent = ctx.attrs.get_int("extent", -1);
   if (extent < 0) throw mismatch(ctx, "a non-negative `extent`", std::to_string(extent));
   return {{boolean, {}}};
+}
+
+std::vector<Value> expand(const ir::ExpandCtx& ctx) {
+  const Value index = ctx.in[0];
+  const double most = static_cast<double>(std::numeric_limits<int32_t>::max());
+  const auto extent = static_cast<double>(ctx.op.attrs.get_int("extent"));
+  Value ok = greater_equal(index, literal(index, 0));
+  // A number that the dtype does not have bounds nothing, and stands for nothing.
+  if (index.dtype() == i64 || extent <= most) ok = logical_and(ok, less(index, literal(index, extent)));
+  if (ctx.op.attrs.has("ignore")) {
+    const auto ignore = static_cast<double>(ctx.op.attrs.get_int("ignore"));
+    if (index.dtype() == i64 || (ignore >= -most - 1 && ignore <= most))
+      ok = logical_or(ok, equal(index, literal(index, ignore)));
+  }
+  return {min(reshaped(ok, {index.shape().elements()}), {0})};
 }
 
 ir::Cost cost(std::span<const TensorType> in, std::span<const TensorType> out, const ir::Attrs&) {
@@ -59,6 +77,8 @@ const ir::OpDef in_range_def = {
     .operand_names = {"index"},
     .infer = infer,
     .grad = ir::zero_gradient,
+    .expand = expand,
+    .flags = ir::kComposite,
     .attrs = {{"extent", ir::AttrSpec::Kind::integer, true}, {"ignore", ir::AttrSpec::Kind::integer}},
     .dtypes = {i32, i64},
     .cost = cost,

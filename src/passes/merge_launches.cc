@@ -1,5 +1,6 @@
 // group_updates: the updates of all parameters under one guard are one launch. merge_launches: so are small launches
-// that do not need each other, where that makes the longest path no longer. Exact: every op does what it did.
+// that do not need each other, where that makes the longest path no longer, and small products that can run at once.
+// Exact: every op does what it did.
 #include <algorithm>
 #include <map>
 
@@ -16,13 +17,30 @@ using ir::ValueId;
 
 // A launch that moves more takes longer than what merging saves, and what it reads would be kept for longer.
 constexpr double kSmallBytes = 4 << 20;
+// Multiplications of a product: half a dozen microseconds on a GPU's tensor cores.
+constexpr double kSmallProduct = 1 << 27;
 // A launch's table of addresses is of limited size.
 constexpr size_t kMaxMembers = 512;
 
+bool is_product(const ir::Op& op) { return op.def == ir::find_op("matmul"); }
+
 bool holds_a_product(const ir::Op& op) {
-  if (op.def == ir::find_op("matmul")) return true;
+  if (is_product(op)) return true;
   if (op.region == nullptr) return false;
   return std::any_of(op.region->ops().begin(), op.region->ops().end(), holds_a_product);
+}
+
+// Of the matmul that the op is, or is the epilogue of; 0: of neither.
+double multiplications(const ir::Graph& graph, const ir::Op& op) {
+  if (is_product(op)) {
+    const Shape &a = graph.type(op.inputs[0]).shape, &out = graph.type(op.outputs[0]).shape;
+    const int inner = a.rank() - (op.attrs.get_bool("ta") ? 2 : 1);
+    return static_cast<double>(out.elements()) * static_cast<double>(a[inner]);
+  }
+  if (op.def != ir::find_op("fused")) return 0;
+  const std::span<const ir::Op> body = op.region->ops();
+  const auto product = std::find_if(body.begin(), body.end(), is_product);
+  return product == body.end() ? 0 : multiplications(*op.region, *product);
 }
 
 // A kernel of the backend's own, not a view, a library call or already several.
@@ -54,6 +72,8 @@ class Levels {
  public:
   explicit Levels(const ir::Graph& graph) : graph_(graph), ends_(ends_of(graph)) {
     fixed_.assign(static_cast<size_t>(graph.num_ops()), -1);
+    find_earliest();
+    group_products();
     find_latest();
   }
 
@@ -64,7 +84,7 @@ class Levels {
       const bool wanted = live[static_cast<size_t>(id)] && is_own_launch(graph_, graph_.op(id));
       if (wanted && bytes_of(id) <= kSmallBytes) open.push_back(id);
     }
-    std::vector<std::vector<OpId>> all;
+    std::vector<std::vector<OpId>> all = products_;
     while (!open.empty()) {
       find_earliest();
       int level = at(latest_, open[0]);
@@ -83,6 +103,25 @@ class Levels {
     for (ValueId v : graph_.op(op).inputs) bytes += static_cast<double>(graph_.type(v).bytes());
     for (ValueId v : graph_.op(op).outputs) bytes += static_cast<double>(graph_.type(v).bytes());
     return bytes;
+  }
+
+  // Those that can run at one level at the earliest do: a gradient of weights beside that of the activations, whose
+  // operands need not be kept for it any longer then.
+  void group_products() {
+    std::map<int, std::vector<std::vector<OpId>>> by_level;
+    const std::vector<char> live = live_ops(graph_);
+    for (OpId id = 0; id < graph_.num_ops(); ++id) {
+      if (!live[static_cast<size_t>(id)]) continue;
+      const double work = multiplications(graph_, graph_.op(id));
+      if (work > 0 && work <= kSmallProduct) join(by_level[at(earliest_, id)], id);
+    }
+    for (const auto& [level, groups] : by_level) {
+      for (const std::vector<OpId>& group : groups) {
+        if (group.size() < 2) continue;
+        for (OpId id : group) fixed_[static_cast<size_t>(id)] = level;
+        products_.push_back(group);
+      }
+    }
   }
 
   // The level at which an op can run at the earliest, given those that are placed.
@@ -104,6 +143,9 @@ class Levels {
     find_earliest();
     const int last = graph_.num_ops() == 0 ? 0 : *std::max_element(earliest_.begin(), earliest_.end());
     latest_.assign(static_cast<size_t>(graph_.num_ops()), last);
+    for (const std::vector<OpId>& group : products_) {
+      for (OpId id : group) latest_[static_cast<size_t>(id)] = at(fixed_, id);
+    }
     const auto before = [&](ValueId v, int level) {
       const OpId producer = graph_.value(v).producer;
       if (producer == ir::kNoOp) return;
@@ -175,6 +217,7 @@ class Levels {
   const ir::Graph& graph_;
   std::vector<Ends> ends_;
   std::vector<int> earliest_, latest_, fixed_;  // by op; levels count launches from 1
+  std::vector<std::vector<OpId>> products_;
 };
 
 }  // namespace

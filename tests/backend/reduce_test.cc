@@ -262,28 +262,5 @@ TEST(Argmax, FirstOfEqualsAndNaNIsTheMaximum) {
   }
 }
 
-TEST(InRange, SaysWhetherEveryElementIs) {
-  const auto check = [](const Tensor& x, ir::Attrs attrs, int threads = 0) {
-    return run(ops::in_range_def, x, {boolean, {}}, std::move(attrs), {.threads = threads}).item() != 0;
-  };
-  Tensor x(TensorType{i32, {300, 400}});
-  for (int64_t at : {int64_t{0}, int64_t{60000}, x.elements() - 1}) {
-    const auto with = [&](int32_t v) {
-      x.as<int32_t>()[at] = v;
-      return &x;
-    };
-    for (int threads : {0, 2, 8}) {
-      EXPECT_TRUE(check(*with(9), {{"extent", int64_t{10}}}, threads));
-      EXPECT_FALSE(check(*with(10), {{"extent", int64_t{10}}}, threads));
-      EXPECT_FALSE(check(*with(-1), {{"extent", int64_t{10}}}, threads));
-      EXPECT_FALSE(check(*with(-100), {{"extent", int64_t{10}}}, threads));
-      EXPECT_TRUE(check(*with(-100), {{"extent", int64_t{10}}, {"ignore", int64_t{-100}}}, threads));
-    }
-    with(0);
-  }
-  EXPECT_TRUE(check(Tensor(TensorType{i64, {0}}), {{"extent", int64_t{0}}}));
-  EXPECT_FALSE(check(Tensor::scalar<int64_t>(int64_t{1} << 32), {{"extent", int64_t{10}}}));
-}
-
 }  // namespace
 }  // namespace aicf

@@ -1,10 +1,12 @@
 // parallel on CUDA: the members' kernels as one, whose blocks choose their role by their number. What is alike but for
-// addresses is one role with several instances. Members of several kernels take as many launches as the longest.
+// addresses is one role with several instances. Members of several kernels take as many launches as the longest; what
+// the library does comes before all of them.
 #include "ops/parallel.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 
 #include "aicf/error.h"
@@ -20,6 +22,39 @@ constexpr int kMaxSharedBytes = 48 << 10;  // of a kernel
 // Of an array that a text declares, at most; roles have theirs apart.
 constexpr int kArrayBytes = 9 << 10;
 constexpr size_t kFewInstances = 12;
+
+// The library's share of a launch.
+class LibraryCalls {
+ public:
+  using Call = std::function<void(cudaStream_t, void* const*)>;
+
+  void add(Call call, std::vector<int> buffers, size_t workspace) {
+    if (buffers.size() + 1 > kMaxBuffers) throw InternalError("parallel: a library call of too many operands");
+    calls_.push_back({std::move(call), std::move(buffers), workspace});
+  }
+  bool empty() const { return calls_.empty(); }
+  Call together(int workspace_buffer) && {
+    return [calls = std::move(calls_), workspace_buffer](cudaStream_t stream, void* const* buffers) {
+      for (const Member& member : calls) {
+        std::array<void*, kMaxBuffers> own;
+        size_t count = 0;
+        for (int b : member.buffers) own[count++] = buffers[b];
+        if (member.workspace != kNone) own[count] = static_cast<char*>(buffers[workspace_buffer]) + member.workspace;
+        member.call(stream, own.data());
+      }
+    };
+  }
+  static constexpr size_t kNone = ~size_t{0};
+
+ private:
+  static constexpr size_t kMaxBuffers = 64;
+  struct Member {
+    Call call;
+    std::vector<int> buffers;
+    size_t workspace;  // its offset, or kNone
+  };
+  std::vector<Member> calls_;
+};
 
 // A kernel of a member, its buffers those of the launch.
 Generated placed(Generated kernel, const ops::ParallelMember& member, int workspace_buffer, size_t workspace) {
@@ -177,13 +212,16 @@ bool accepts(const KernelQuery& query) {
 PreparedKernel prepare(const KernelQuery& query) {
   const auto workspace_buffer = static_cast<int>(query.in.size() + query.out.size());
   std::vector<std::vector<Generated>> stages;
+  LibraryCalls calls;
   size_t workspace = 0;
   for (const ops::ParallelMember& m : ops::parallel_members(*query.region)) {
     const KernelQuery own = query_of(m, query);
     const PreparedKernel kernel = choose(kernel_table(), own)->prepare(own);
     if (kernel.code == nullptr) continue;
     const Code& code = static_cast<const Code&>(*kernel.code);
-    if (code.library) throw InternalError("parallel: a library call among its ops");
+    if (code.library) {
+      calls.add(code.library, m.buffers, kernel.workspace_bytes > 0 ? workspace : LibraryCalls::kNone);
+    }
     if (stages.size() < code.kernels.size()) stages.resize(code.kernels.size());
     for (size_t k = 0; k < code.kernels.size(); ++k) {
       stages[k].push_back(placed(code.kernels[k], m, workspace_buffer, workspace));
@@ -199,7 +237,14 @@ PreparedKernel prepare(const KernelQuery& query) {
     }
     for (Merger& merger : mergers) kernels.push_back(merger.merged());
   }
-  return prepared(std::move(kernels), workspace);
+  PreparedKernel result = prepared(std::move(kernels), workspace);
+  if (!calls.empty()) {
+    result.guardable = false;
+    result.workspace_bytes = workspace;
+    if (result.code == nullptr) result.code = std::make_shared<Code>();
+    static_cast<Code&>(*result.code).library = std::move(calls).together(workspace_buffer);
+  }
+  return result;
 }
 
 }  // namespace
