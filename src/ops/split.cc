@@ -1,4 +1,4 @@
-// split: x cut along an axis into pieces of the sizes given; the inverse of concat.
+// split: x cut along an axis into pieces of the sizes given; the inverse of concat. Each piece is a slice.
 #include <fmt/format.h>
 
 #include "ops/defs.h"
@@ -25,6 +25,19 @@ std::vector<TensorType> infer(const ir::InferCtx& ctx) {
   std::vector<TensorType> out;
   for (int64_t size : sizes) out.push_back({in.dtype, with_dim(in.shape, axis, size)});
   return out;
+}
+
+std::vector<Value> expand(const ir::ExpandCtx& ctx) {
+  const Value x = ctx.in[0];
+  const auto axis = static_cast<size_t>(ctx.op.attrs.get_int("axis"));
+  std::vector<int64_t> start(static_cast<size_t>(x.shape().rank()), 0), limit = to_vector(x.shape());
+  std::vector<Value> pieces;
+  for (int64_t size : ctx.op.attrs.get_ints("sizes")) {
+    limit[axis] = start[axis] + size;
+    pieces.push_back(slice(x, start, limit));
+    start[axis] = limit[axis];
+  }
+  return pieces;
 }
 
 ir::GradResult grad(const ir::GradCtx& ctx) {
@@ -69,6 +82,8 @@ const ir::OpDef split_def = {
     .operand_names = {"x"},
     .infer = infer,
     .grad = grad,
+    .expand = expand,
+    .flags = ir::kComposite,
     .attrs = {{"axis", ir::AttrSpec::Kind::integer, true}, {"sizes", ir::AttrSpec::Kind::ints, true}},
     .dtypes = all_dtypes(),
     .samples = samples,

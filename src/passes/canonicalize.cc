@@ -224,7 +224,6 @@ ValueId rules(Peephole& p, const Node& n) {
   if (n.is(ops::slice_def)) return slice_rule(p, n);
   if (n.is(ops::pad_def)) return pad_rule(p, n);
   if (n.is(ops::concat_def)) return only_part(p, n);
-  if (n.is(ops::split_def)) return n.attrs.get_ints("sizes").size() == 1 ? n.in[0] : kNoValue;
   if (n.is(ops::cast_def)) return cast_rule(p, n);
   return kNoValue;
 }

@@ -11,7 +11,7 @@ PreparedKernel prepare(const KernelQuery& query) {
                              .whole = query.out[0],
                              .whole_buffer = static_cast<int>(query.in.size()),
                              .axis = static_cast<int>(query.attrs.get_int("axis"))};
-  return prepared(move_segments(query, segments, Direction::gather));
+  return prepared(move_segments(query, segments));
 }
 
 }  // namespace

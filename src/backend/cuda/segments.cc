@@ -29,7 +29,7 @@ std::string choice(std::span<const Part> parts, size_t first, const IndexText& i
 
 }  // namespace
 
-std::vector<Generated> move_segments(const KernelQuery& query, const Segments& segments, Direction direction) {
+std::vector<Generated> move_segments(const KernelQuery& query, const Segments& segments) {
   if (segments.whole.shape.elements() == 0) return {};
   int64_t inner = 1;
   for (int i = segments.axis + 1; i < segments.whole.shape.rank(); ++i) inner *= segments.whole.shape[i];
@@ -49,7 +49,6 @@ std::vector<Generated> move_segments(const KernelQuery& query, const Segments& s
   const int64_t rows = segments.whole.shape.elements() / width / row;
   const IndexText index(segments.whole.shape.elements());
   const std::string type = bits_type(segments.whole.dtype);
-  const bool reads = direction == Direction::gather;
   std::vector<Generated> kernels;
   for (size_t first = 0; first < parts.size(); first += kMaxParts) {
     const std::span<const Part> group = std::span(parts).subspan(first, std::min(kMaxParts, parts.size() - first));
@@ -57,9 +56,9 @@ std::vector<Generated> move_segments(const KernelQuery& query, const Segments& s
     const Grid grid = grid_for(rows * columns);
     Generated g;
     g.what = ir::call_text(query.def, query.in);
-    g.params.push_back({fmt::format("{}{}* whole", reads ? "" : "const ", type), segments.whole_buffer});
+    g.params.push_back({type + "* whole", segments.whole_buffer});
     for (size_t k = 0; k < group.size(); ++k) {
-      g.params.push_back({fmt::format("{}{}* p{}", reads ? "const " : "", type, k), group[k].buffer});
+      g.params.push_back({fmt::format("const {}* p{}", type, k), group[k].buffer});
     }
     g.blocks = grid.blocks;
     g.threads = grid.threads;
@@ -67,12 +66,11 @@ std::vector<Generated> move_segments(const KernelQuery& query, const Segments& s
                          index.number(rows * columns));
     g.body += fmt::format("const {} row = i / {}, c = i - row * {} + {};\n", index.type(), index.number(columns),
                           index.number(columns), index.number(begin));
-    g.body += fmt::format("{}{}* part;\n{} begin, length;\n", reads ? "const " : "", type, index.type());
+    g.body += fmt::format("const {}* part;\n{} begin, length;\n", type, index.type());
     g.body += choice(group, 0, index);
     const std::string in_part = fmt::format("part + (row * length + c - begin) * {}", index.number(width));
     const std::string in_whole = fmt::format("whole + (row * {} + c) * {}", index.number(row), index.number(width));
-    g.body += fmt::format("store_pack({}, load_pack<{}>({}));\n", reads ? in_whole : in_part, width,
-                          reads ? in_part : in_whole);
+    g.body += fmt::format("store_pack({}, load_pack<{}>({}));\n", in_whole, width, in_part);
     kernels.push_back(std::move(g));
   }
   return kernels;

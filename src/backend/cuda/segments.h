@@ -1,4 +1,4 @@
-// Kernels that move segments of the rows of one tensor from or to several others: concat and split.
+// Kernels that move several tensors to segments of the rows of one: concat.
 #pragma once
 
 #include <span>
@@ -9,7 +9,8 @@
 
 namespace aicf::backend::cuda {
 
-// `parts`, in buffers first_part, first_part + 1, …, are cut from `whole`, in buffer whole_buffer, along `axis`.
+// `parts`, in buffers first_part, first_part + 1, …, follow one another in `whole`, in buffer whole_buffer, along
+// `axis`.
 struct Segments {
   std::span<const TensorType> parts;
   int first_part = 0;
@@ -18,8 +19,7 @@ struct Segments {
   int axis = 0;
 };
 
-enum class Direction { gather, scatter };  // the parts are read, or written
 // One kernel, or several when there are more parts than parameters of a kernel.
-std::vector<Generated> move_segments(const KernelQuery& query, const Segments& segments, Direction direction);
+std::vector<Generated> move_segments(const KernelQuery& query, const Segments& segments);
 
 }  // namespace aicf::backend::cuda
