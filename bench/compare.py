@@ -153,7 +153,7 @@ def compare(args, aicf, stem, report):
             peers += run_peer(args, peer, recipe, precision, folder / f"{name}.safetensors")
         again = run_aicf(args, aicf, recipe, precision, folder, export=False)
     losses = own["losses"]
-    for key in ("resident", "fed"):
+    for key in ("resident", "fed", "many"):
         own[key] = slower(own[key], again[key])
     for row in peers:
         if "version" in row:
@@ -193,7 +193,7 @@ def markdown(args, report):
                 valid.append(row)
         best = min(valid, key=lambda row: row["ms"], default=None)
         gain = f"**{best['ms'] / ms:.2f}×** ({label(best)})" if best else "–"
-        main.append([r["workload"], f"**{number(ms)}**", number(own["fed"]["ms"]), *cells, gain])
+        main.append([r["workload"], f"**{number(ms)}**", number(own["fed"]["ms"]), number(own["many"]["ms"]), *cells, gain])
         of = f"{number(own['resident']['low'])} – {number(own['resident']['high'])}"
         spread.append([r["workload"], of, *(f"{number(by_label[one]['low'])} – {number(by_label[one]['high'])}"
                                             if one in by_label and not by_label[one]["why_not"] else "–" for one in labels)])
@@ -205,7 +205,7 @@ def markdown(args, report):
     for peer, why in report["missing"].items():
         notes.append(f"{peer} is left out: {why}")
     text = "Milliseconds a training step, inputs resident; in brackets how many times AICF's.\n\n"
-    text += table(["workload", "AICF", "AICF, fed", *labels, "best peer ÷ AICF"], main)
+    text += table(["workload", "AICF", "AICF, fed", "AICF, steps(n)", *labels, "best peer ÷ AICF"], main)
     text += "\nLowest and highest batch:\n\n" + table(["workload", "AICF", *labels], spread) + "\n"
     text += "".join(f"- {note}\n" for note in notes) + "\n"
     return text + "".join(f"{key}: {value}  \n" for key, value in report["facts"].items())

@@ -80,7 +80,7 @@ std::string description_of(const std::string& backend) {
   return "";
 }
 
-constexpr const char* kRow = "{:<16} {:<9} {:>30} {:>30} {:>6} {:>5} {:>8} {:>10} {:>8} {:>8}\n";
+constexpr const char* kRow = "{:<16} {:<9} {:>30} {:>30} {:>30} {:>6} {:>5} {:>8} {:>10} {:>8} {:>8}\n";
 
 nlohmann::json bench_one(const Recipe& recipe, const Options& options, const BenchRequest& request, bool first) {
   const Batches batches = first_batches(recipe);
@@ -99,8 +99,8 @@ nlohmann::json bench_one(const Recipe& recipe, const Options& options, const Ben
   const std::string device = description_of(program.backend());
   if (first) {
     fmt::print("backend {}: {}; mode {}\n\n", program.backend(), device, options.mode);
-    fmt::print(kRow, "workload", "precision", "ms/step (low - high)", "fed (low - high)", "nodes", "path", "launches",
-               "planned", "TFLOP/s", "of limit");
+    fmt::print(kRow, "workload", "precision", "ms/step (low - high)", "fed (low - high)", "steps(n) (low - high)",
+               "nodes", "path", "launches", "planned", "TFLOP/s", "of limit");
     std::fflush(stdout);
   }
   std::vector<float> losses;
@@ -113,8 +113,8 @@ nlohmann::json bench_one(const Recipe& recipe, const Options& options, const Ben
       {.seconds = request.seconds, .steps = request.steps});
   const double rate = r.flops / (r.resident.median * 1e-3);
   const std::optional<double> limit = known_peak(device, recipe.precision);
-  fmt::print(kRow, recipe.name, recipe.precision, text_of(r.resident), text_of(r.fed), r.graph.nodes,
-             r.graph.critical_path, r.graph.launches, bytes_text(r.planned_bytes), number(rate * 1e-12),
+  fmt::print(kRow, recipe.name, recipe.precision, text_of(r.resident), text_of(r.fed), r.many ? text_of(*r.many) : "-",
+             r.graph.nodes, r.graph.critical_path, r.graph.launches, bytes_text(r.planned_bytes), number(rate * 1e-12),
              limit ? fmt::format("{:.1f} %", 100 * rate / *limit) : "unknown");
   std::fflush(stdout);
   nlohmann::json row = {{"recipe", recipe.file},
@@ -127,6 +127,8 @@ nlohmann::json bench_one(const Recipe& recipe, const Options& options, const Ben
                         {"compile_s", compile_s},
                         {"resident", json_of(r.resident)},
                         {"fed", json_of(r.fed)},
+                        {"many", nullptr},
+                        {"unrolled", r.graph.unrolled},
                         {"captured", r.graph.captured},
                         {"nodes", r.graph.nodes},
                         {"critical_path", r.graph.critical_path},
@@ -136,6 +138,7 @@ nlohmann::json bench_one(const Recipe& recipe, const Options& options, const Ben
                         {"flops_per_second", rate},
                         {"limit_flops_per_second", nullptr}};
   if (limit) row["limit_flops_per_second"] = *limit;
+  if (r.many) row["many"] = json_of(*r.many);
   if (!losses.empty()) row["losses"] = losses;
   return row;
 }

@@ -15,7 +15,7 @@
 namespace aicf {
 
 struct BenchOptions {
-  double seconds = 1;           // of each of the two measurements, about
+  double seconds = 1;           // of each of the three measurements, about
   double batch_seconds = 0.05;  // a timed batch of steps takes at least this long: the clock's error is then nothing
   int batches = 5;              // at least
   int64_t steps = 0;            // of a batch; 0: as batch_seconds asks
@@ -31,6 +31,8 @@ struct StepTime {
 struct BenchResult {
   StepTime resident;  // on one batch that stays in the backend's memory
   StepTime fed;       // every step fed from host memory
+  // On that batch too, all steps of a batch by one call of steps(). Empty: an output is too large for it.
+  std::optional<StepTime> many;
   GraphInfo graph;
   size_t planned_bytes = 0;
   double flops = 0;  // of a step, by the records of its ops
@@ -41,7 +43,8 @@ struct BenchResult {
 using BenchFeeds = std::function<std::span<const Feed>(int64_t step)>;
 
 // Times batches of steps by the host's clock, from before the first step to the end of the last, after a warm-up; with
-// inputs fed each step, then on what was fed last. The program trains on as it would: reset() or load() afterwards.
+// inputs fed each step, then on what was fed last, step by step and by steps(). The program trains on as it would:
+// reset() or load() afterwards.
 BenchResult bench(Program& program, const BenchFeeds& feeds, const BenchOptions& options = {});
 
 // The rate of the best large matrix product measured on this device in this precision ("f32", "tf32", "bf16", "f16"),

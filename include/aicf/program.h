@@ -20,6 +20,9 @@ namespace aicf {
 
 struct CompileOptions;
 class Program;
+class Dataset;  // aicf/data.h, these three
+struct LoaderOptions;
+struct LoaderState;
 
 // What one call of step() copies from the feeds besides the inputs.
 enum class StepMode : uint8_t {
@@ -40,6 +43,7 @@ struct GraphInfo {
   int nodes = 0;
   int critical_path = 0;  // nodes on the longest path
   int launches = 0;       // of the plan
+  int unrolled = 1;       // steps that one launch of steps() holds at most
 };
 
 // What one step returned: snapshots, never overwritten by a later step. Cheap to copy; dropping the last copy gives the
@@ -102,6 +106,21 @@ class Program {
   }
   // A step on what was fed last, which is still on the device: nothing is copied. Throws Error before the first feed.
   StepResult repeat();
+  // `n` steps, started by this one call: each on the next batch of the data set that was attached, or, where there is
+  // none, on what was fed last. A backend that captures runs many in one launch of a graph (GraphInfo::unrolled says
+  // how many), and the host has nothing to do in between. The results are those of the steps, in order, none lost.
+  // Throws Error as repeat() does, and, with nothing run, when an output is too large to be kept for every step (on a
+  // GPU more than 1024 bytes: drop it from `outputs` and `fetch`, or use step()).
+  std::vector<StepResult> steps(int64_t n);
+  // Copies the data set into the program's device memory. From now on steps() takes its inputs from it: batch after
+  // batch, in the order in which a Loader with these options hands them out. Throws Error, with nothing changed, when
+  // an input that the program reads is not among the tensors or has another type than a batch of them, and on options
+  // that a device cannot follow: a transform, or drop_last = false.
+  void attach(const Dataset& data, const LoaderOptions& order);
+  // Where the next batch of steps() begins, and to go there. Throw Error when no data set is attached, or as
+  // Loader::set_state does.
+  LoaderState position() const;
+  void set_position(const LoaderState& at);
   // Returns when every step started so far is done.
   void wait();
 

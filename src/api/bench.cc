@@ -1,4 +1,4 @@
-// bench(): the same batches of steps, fed and resident, by the host's clock.
+// bench(): the same batches of steps, fed, resident and many a call, by the host's clock.
 #include "aicf/bench.h"
 
 #include <algorithm>
@@ -18,33 +18,34 @@ double seconds_now() {
 }
 
 // Seconds from the start of the first of n steps to the end of the last.
-template <class Step>
-double time_batch(Program& program, int64_t n, const Step& step) {
+template <class Steps>
+double time_batch(Program& program, int64_t n, const Steps& steps) {
   const double start = seconds_now();
-  for (int64_t i = 0; i < n; ++i) step();
+  steps(n);
   program.wait();
   return seconds_now() - start;
 }
 
-template <class Step>
-StepTime measure(Program& program, const BenchOptions& options, const Step& step) {
-  time_batch(program, 1, step);  // first touches, first captures
+// `steps` runs as many as it is told.
+template <class Steps>
+StepTime measure(Program& program, const BenchOptions& options, const Steps& steps) {
+  time_batch(program, 1, steps);  // first touches, first captures
   int64_t n = std::max<int64_t>(options.steps, 1);
-  double last = time_batch(program, n, step);
+  double last = time_batch(program, n, steps);
   // A batch that is long enough is timed again: it may have been an interruption.
   const auto too_short = [&] {
-    if (last >= options.batch_seconds) last = std::min(last, time_batch(program, n, step));
+    if (last >= options.batch_seconds) last = std::min(last, time_batch(program, n, steps));
     return last < options.batch_seconds;
   };
   while (options.steps == 0 && too_short()) {
     const double factor = last > 0 ? 1.2 * options.batch_seconds / last : 10;
     n = std::max(n + 1, static_cast<int64_t>(static_cast<double>(n) * std::min(factor, 10.0)));
-    last = time_batch(program, n, step);
+    last = time_batch(program, n, steps);
   }
   std::vector<double> times;
   double total = 0;
   while (static_cast<int>(times.size()) < options.batches || total < options.seconds) {
-    const double seconds = time_batch(program, n, step);
+    const double seconds = time_batch(program, n, steps);
     total += seconds;
     times.push_back(seconds / static_cast<double>(n) * 1e3);
   }
@@ -78,8 +79,15 @@ BenchResult bench(Program& program, const BenchFeeds& feeds, const BenchOptions&
   }
   BenchResult result;
   int64_t fed = 0;
-  result.fed = measure(program, options, [&] { program.step(feeds(fed++)); });
-  result.resident = measure(program, options, [&] { program.repeat(); });
+  result.fed = measure(program, options, [&](int64_t n) {
+    for (int64_t i = 0; i < n; ++i) program.step(feeds(fed++));
+  });
+  result.resident = measure(program, options, [&](int64_t n) {
+    for (int64_t i = 0; i < n; ++i) program.repeat();
+  });
+  if (program.impl()->executable().runner()->kept_once().empty()) {
+    result.many = measure(program, options, [&](int64_t n) { program.steps(n); });
+  }
   result.graph = program.graph();
   result.planned_bytes = program.memory().total;
   const ir::Graph& graph = program.impl()->compiled().graph;

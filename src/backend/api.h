@@ -102,6 +102,7 @@ struct Block {
 struct GraphNode {
   enum class Kind : uint8_t { kernel, copy, fill, host, allocation, other } kind = Kind::kernel;
   int launch = -1;                    // -1: added by the runner (staging of feeds, delivery of results)
+  int step = 0;                       // of a graph of several
   std::string name;                   // the launch's, or what the runner adds it for
   const void* host_source = nullptr;  // of a copy from host memory
   bool host_source_owned = false;     // by the program
@@ -140,6 +141,21 @@ struct HostLayout {
 };
 HostLayout host_layout(std::span<const Block> blocks);
 
+// A data set in the backend's memory, of which a step's inputs can be taken: a batch of examples each.
+struct Examples {
+  struct Column {
+    int input = 0;  // index into StepSpec::inputs, whose block is a batch of rows
+    const void* rows = nullptr;
+    size_t row_bytes = 0;
+  };
+  std::vector<Column> columns;
+  int64_t batch = 0;
+  // Writes the examples of the next batch, `batch` of them. Called for one batch after another, some of them long
+  // before the step that takes it.
+  std::function<void(int32_t*)> next;
+  std::shared_ptr<const void> keep = nullptr;  // what all this refers to
+};
+
 struct StepFeed {
   int input = 0;               // index into StepSpec::inputs
   const void* data = nullptr;  // of that input's size
@@ -148,6 +164,7 @@ struct StepFeed {
 
 struct StepCall {
   std::span<const StepFeed> feeds;  // none: the inputs are as they were left
+  bool next_batch = false;          // the inputs are the next batch of the examples; no feeds then
   Mode mode = Mode::graph;
   std::span<const int> order = {};                         // eager: a permutation of the launches; empty: plan order
   const std::function<void(int launch)>* after = nullptr;  // eager: sees each launch when it is done
@@ -167,6 +184,16 @@ class StepRunner {
   // Starts a step and returns its number, 1 for the first; it may return before the step is done. What the feeds point
   // to may be reused on return. Throws Error when the device fails.
   virtual uint64_t start(const StepCall& call) = 0;
+  // Starts up to hosts.size() such steps, one after another, and returns the number of the last; the outputs of the
+  // i-th are for hosts[i]. A backend that captures does it by one launch of a graph that holds them all.
+  // REQUIRES: no feeds, and at most window() hosts.
+  virtual uint64_t start(const StepCall& call, std::span<void* const> hosts) = 0;
+  // The examples that next_batch takes from now on, or null. Waits for what is in flight.
+  virtual void set_examples(std::shared_ptr<const Examples> examples) = 0;
+  // Outputs that are not kept for each of several steps of one launch, by index; those steps cannot be started.
+  virtual std::vector<size_t> kept_once() const { return {}; }
+  // The most steps that one launch holds.
+  virtual int steps_per_launch() { return 1; }
   virtual uint64_t started() const = 0;
   // All work started from now on runs after what is in the caller's stream (CUDA: a cudaStream_t), or the caller's
   // later work after all that was started. The host waits for neither. Throw Error where there are no streams.

@@ -5,13 +5,12 @@
 #include <cstring>
 #include <exception>
 #include <mutex>
-#include <numeric>
 #include <system_error>
 #include <thread>
 
 #include "aicf/data.h"
 #include "aicf/error.h"
-#include "io/shuffle.h"
+#include "io/batch_order.h"
 
 namespace aicf {
 
@@ -76,21 +75,13 @@ class Loader::Impl {
   const LoaderState& state() const { return state_; }
 
   void set_state(const LoaderState& state) {
-    constexpr int64_t kMaxEpoch = int64_t{1} << 62;
-    if (state.epoch < 0 || state.epoch > kMaxEpoch || state.position < 0 || state.position > data_.size()) {
-      throw Error(fmt::format("Loader: expected an epoch from 0 to 2^62 and a position from 0 to {}, got {} and {}",
-                              data_.size(), state.epoch, state.position));
-    }
+    io::check_state(state, data_.size());
     stop();
     start(state);
   }
 
  private:
-  // The state itself, or the start of the next epoch when no batch is left in this one.
-  LoaderState normal(const LoaderState& state) const {
-    const int64_t left = data_.size() - state.position;
-    return left >= (options_.drop_last ? options_.batch : 1) ? state : LoaderState{state.seed, state.epoch + 1, 0};
-  }
+  LoaderState normal(const LoaderState& state) const { return io::normal(state, data_.size(), options_); }
 
   void start(const LoaderState& state) {
     state_ = normal(state);
@@ -140,10 +131,7 @@ class Loader::Impl {
     }
   }
 
-  void set_order(const LoaderState& at) {
-    std::iota(order_.begin(), order_.end(), int64_t{0});
-    if (options_.shuffle) io::shuffle(order_, at.seed, at.epoch);
-  }
+  void set_order(const LoaderState& at) { io::set_order(order_, options_, at); }
 
   void fill(Slot& slot, const LoaderState& at) {
     Batch& batch = slot.batch;

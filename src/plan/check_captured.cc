@@ -92,9 +92,9 @@ void check_nodes(const ExecPlan& plan, const CapturedGraph& graph) {
   }
 }
 
-}  // namespace
+bool delivers(const GraphNode& n) { return n.launch < 0 && n.name == kDelivery; }
 
-void check_captured(const ir::Graph& source, const ExecPlan& plan, const CapturedGraph& graph) {
+void check_step(const ir::Graph& source, const ExecPlan& plan, const CapturedGraph& graph) {
   check_nodes(plan, graph);
   const std::vector<std::vector<int>> next = successors(graph);
   const std::vector<int> order = topological(graph, next);
@@ -145,13 +145,69 @@ void check_captured(const ir::Graph& source, const ExecPlan& plan, const Capture
     }
   }
   // Delivery comes last: only it has no successor.
-  const auto delivers = [](const GraphNode& n) { return n.launch < 0 && n.name == kDelivery; };
   if (std::none_of(graph.nodes.begin(), graph.nodes.end(), delivers)) fault("nothing delivers the results");
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     if (next[i].empty() && !delivers(graph.nodes[i])) {
       fault(text(graph, static_cast<int>(i)) + " is not followed by the delivery of results");
     }
   }
+}
+
+// The nodes of each step and the edges among them, and the nodes' numbers in the whole.
+struct Step {
+  CapturedGraph graph;
+  std::vector<int> whole;
+};
+
+std::vector<Step> steps_of(const CapturedGraph& graph) {
+  std::vector<Step> steps;
+  std::vector<int> place;
+  for (const GraphNode& node : graph.nodes) {
+    if (node.step < 0) fault("a node of no step");
+    if (steps.size() <= static_cast<size_t>(node.step)) steps.resize(static_cast<size_t>(node.step) + 1);
+    Step& step = steps[static_cast<size_t>(node.step)];
+    step.whole.push_back(static_cast<int>(place.size()));
+    place.push_back(static_cast<int>(step.graph.nodes.size()));
+    step.graph.nodes.push_back(node);
+  }
+  for (const backend::GraphEdge& edge : graph.edges) {
+    const int step = graph.nodes[static_cast<size_t>(edge.from)].step;
+    if (step != graph.nodes[static_cast<size_t>(edge.to)].step) continue;
+    steps[static_cast<size_t>(step)].graph.edges.push_back(
+        {place[static_cast<size_t>(edge.from)], place[static_cast<size_t>(edge.to)], edge.programmatic});
+  }
+  return steps;
+}
+
+// What begins a step waits for the delivery of the one before.
+void check_sequence(const CapturedGraph& graph, const std::vector<Step>& steps) {
+  std::vector<char> waits(graph.nodes.size(), 0), begins(graph.nodes.size(), 1);
+  for (const backend::GraphEdge& edge : graph.edges) {
+    const GraphNode &from = graph.nodes[static_cast<size_t>(edge.from)],
+                    &to = graph.nodes[static_cast<size_t>(edge.to)];
+    if (from.step == to.step) begins[static_cast<size_t>(edge.to)] = 0;
+    if (from.step > to.step) fault(text(graph, edge.to) + " waits for a later step");
+    if (delivers(from) && from.step + 1 == to.step && !edge.programmatic) waits[static_cast<size_t>(edge.to)] = 1;
+  }
+  for (const Step& step : steps) {
+    for (int node : step.whole) {
+      const auto n = static_cast<size_t>(node);
+      if (graph.nodes[n].step > 0 && begins[n] && !waits[n]) {
+        fault(fmt::format("{} of step {} does not wait for the delivery of the step before", text(graph, node),
+                          graph.nodes[n].step));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void check_captured(const ir::Graph& source, const ExecPlan& plan, const CapturedGraph& graph) {
+  (void)successors(graph);  // its edges lead somewhere
+  const std::vector<Step> steps = steps_of(graph);
+  for (const Step& step : steps) check_step(source, plan, step.graph);
+  if (steps.empty()) check_step(source, plan, graph);
+  check_sequence(graph, steps);
 }
 
 int critical_path(const CapturedGraph& graph) {

@@ -99,8 +99,9 @@ void check_plan(const ir::Graph& graph, const ExecPlan& plan);
 // Proves a captured graph, read back from the driver, against the plan of `graph`: every launch's nodes are there,
 // every plan edge is a path from each node of the one launch to each of the other, by full edges between launches; the
 // staging of feeds, if any, precedes whatever reads an input; everything leads to the delivery of results; no node
-// allocates or calls the host, and no copy reads host memory that the program does not own. Throws InternalError naming
-// the first fault.
+// allocates or calls the host, and no copy reads host memory that the program does not own. In a graph of several steps
+// that holds of each, and each begins when the one before it has delivered. Throws InternalError naming the first
+// fault.
 void check_captured(const ir::Graph& graph, const ExecPlan& plan, const backend::CapturedGraph& captured);
 // Nodes on the longest path.
 int critical_path(const backend::CapturedGraph& graph);

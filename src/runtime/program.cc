@@ -180,12 +180,107 @@ StepResult Program::Impl::step(std::span<const Feed> feeds, const StepOptions& o
 StepResult Program::Impl::repeat() {
   const std::lock_guard<std::mutex> lock(store_->mutex());
   throw_on_fault();
+  require_inputs("repeat");
+  return run({}, {});
+}
+
+void Program::Impl::require_inputs(const char* call) const {
   for (const Input& input : inputs_) {
     if (input.used && !input.fed) {
-      throw Error("repeat: input '" + input.name + "' was never fed", "step() feeds it first");
+      throw Error(std::string(call) + ": input '" + input.name + "' was never fed", "step() feeds it first");
     }
   }
-  return run({}, {});
+}
+
+std::vector<StepResult> Program::Impl::steps(int64_t n) {
+  constexpr size_t kAtOnce = 512;  // half of a runner's window: the results of the one half are collected meanwhile
+  if (n < 0) throw Error("steps: expected n >= 0, got " + std::to_string(n));
+  const std::lock_guard<std::mutex> lock(store_->mutex());
+  throw_on_fault();
+  if (order_of_examples_ == nullptr) require_inputs("steps");
+  backend::StepRunner& runner = *executable_.runner();
+  if (const std::vector<size_t> large = runner.kept_once(); !large.empty()) {
+    const ir::Output& output = compiled_->graph.outputs()[large.front()];
+    throw Error("steps: output '" + output.name + "' : " + to_string(compiled_->graph.type(output.value)) +
+                    " is too large to be kept for every step",
+                "leave it out of outputs and fetch, or call step()");
+  }
+  attach_results();
+  std::vector<StepResult> results;
+  results.reserve(static_cast<size_t>(n));
+  backend::StepCall call;
+  call.next_batch = order_of_examples_ != nullptr;
+  call.mode = mode_;
+  call.order = order_;
+  call.after = &observer_;
+  std::vector<StepResult::Block*> blocks;
+  std::vector<void*> hosts;
+  while (results.size() < static_cast<size_t>(n)) {
+    const size_t count = std::min(kAtOnce, static_cast<size_t>(n) - results.size());
+    blocks.clear();
+    hosts.clear();
+    for (size_t i = 0; i < count; ++i) {
+      blocks.push_back(results_->acquire());
+      results.emplace_back(blocks.back());
+      hosts.push_back(blocks.back()->memory.data());
+      results_->make_room(runner.started() + 1 + i);
+    }
+    const uint64_t last = runner.start(call, hosts);
+    if (call.next_batch) batches_ += count;
+    const bool done = runner.window() == UINT64_MAX;
+    for (size_t i = 0; i < count; ++i) results_->started(blocks[i], last - count + 1 + i, done);
+    if (done) throw_on_fault();
+  }
+  if (n > 0 && makes_stale()) store_->refresh();
+  return results;
+}
+
+void Program::Impl::attach(const Source& source, std::function<void(int32_t*)> next,
+                           std::shared_ptr<const void> order) {
+  const std::lock_guard<std::mutex> lock(store_->mutex());
+  std::vector<runtime::Allocation> rows;
+  backend::Examples examples;
+  examples.batch = source.batch;
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    const Input& input = inputs_[i];
+    const auto column = std::find_if(source.columns.begin(), source.columns.end(),
+                                     [&](const auto& named) { return named.first == input.name; });
+    if (column == source.columns.end()) {
+      if (!input.used) continue;
+      std::vector<std::string> known;
+      for (const auto& named : source.columns) known.push_back(named.first);
+      throw Error("attach: the data set has no tensor for input '" + input.name + "'",
+                  base::did_you_mean(input.name, known));
+    }
+    const Tensor& tensor = column->second;
+    std::vector<int64_t> dims(tensor.shape().begin(), tensor.shape().end());
+    dims[0] = source.batch;
+    const TensorType batch = {tensor.dtype(), Shape(dims)};
+    if (batch != input.type) wrong_type("attach: input", input.name, input.type, batch);
+    rows.emplace_back(store_->backend(), tensor.bytes());
+    store_->queue().upload(rows.back().data(), tensor.data(), tensor.bytes());
+    examples.columns.push_back(
+        {static_cast<int>(i), rows.back().data(), input.type.bytes() / static_cast<size_t>(source.batch)});
+  }
+  examples.next = std::move(next);
+  executable_.runner()->set_examples(std::make_shared<const backend::Examples>(examples));
+  rows_ = std::move(rows);  // those of before: no step in flight reads them any longer
+  examples_ = std::move(examples);
+  order_of_examples_ = std::move(order);
+  batches_ = 0;
+}
+
+void Program::Impl::reorder(std::function<void(int32_t*)> next, std::shared_ptr<const void> order) {
+  const std::lock_guard<std::mutex> lock(store_->mutex());
+  examples_.next = std::move(next);
+  executable_.runner()->set_examples(std::make_shared<const backend::Examples>(examples_));
+  order_of_examples_ = std::move(order);
+  batches_ = 0;
+}
+
+std::pair<std::shared_ptr<const void>, uint64_t> Program::Impl::order() {
+  const std::lock_guard<std::mutex> lock(store_->mutex());
+  return {order_of_examples_, batches_};
 }
 
 StepResult Program::Impl::run(std::span<const Feed> feeds, const StepOptions& options) {
@@ -193,23 +288,7 @@ StepResult Program::Impl::run(std::span<const Feed> feeds, const StepOptions& op
   if (options.stream) runner.order_after(*options.stream);
   StepResult::Block* block = results_->acquire();  // first: without memory for the results nothing is run
   StepResult result(block);
-  if (!attached_) {
-    // The pool outlives the program, in what it handed out.
-    const auto on_fault = [self = weak_from_this()] {
-      const std::shared_ptr<Impl> impl = self.lock();
-      if (impl == nullptr) return;
-      const std::lock_guard<std::mutex> held(impl->store_->mutex());
-      try {
-        impl->throw_on_fault();
-      } catch (const Error&) {
-        // The results of the failed steps tell.
-      }
-    };
-    results_->attach(
-        executable_.runner(), [this](const backend::InputFault& fault) { return executable_.message_of(fault); },
-        on_fault);
-    attached_ = true;
-  }
+  attach_results();
   copies_.clear();
   sources_.clear();
   for (const Feed& feed : feeds) {
@@ -238,6 +317,25 @@ StepResult Program::Impl::run(std::span<const Feed> feeds, const StepOptions& op
   return result;
 }
 
+void Program::Impl::attach_results() {
+  if (attached_) return;
+  // The pool outlives the program, in what it handed out.
+  const auto on_fault = [self = weak_from_this()] {
+    const std::shared_ptr<Impl> impl = self.lock();
+    if (impl == nullptr) return;
+    const std::lock_guard<std::mutex> held(impl->store_->mutex());
+    try {
+      impl->throw_on_fault();
+    } catch (const Error&) {
+      // The results of the failed steps tell.
+    }
+  };
+  results_->attach(
+      executable_.runner(), [this](const backend::InputFault& fault) { return executable_.message_of(fault); },
+      on_fault);
+  attached_ = true;
+}
+
 void Program::Impl::wait() {
   const std::lock_guard<std::mutex> lock(store_->mutex());
   executable_.runner()->wait(0);
@@ -256,7 +354,8 @@ GraphInfo Program::Impl::graph_info() {
   const backend::CapturedGraph graph = step_graph();
   const std::lock_guard<std::mutex> lock(store_->mutex());
   return {executable_.runner()->captured() != nullptr, static_cast<int>(graph.nodes.size()), plan::critical_path(graph),
-          static_cast<int>(compiled_->plan.launches.size())};
+          static_cast<int>(compiled_->plan.launches.size()),
+          executable_.runner()->captured() != nullptr ? executable_.runner()->steps_per_launch() : 1};
 }
 
 Tensor Program::Impl::read(std::string_view name) {
@@ -367,6 +466,7 @@ StepResult Program::step(std::span<const Feed> feeds, const StepOptions& options
   return checked(impl_).step(feeds, options);
 }
 StepResult Program::repeat() { return checked(impl_).repeat(); }
+std::vector<StepResult> Program::steps(int64_t n) { return checked(impl_).steps(n); }
 void Program::wait() { checked(impl_).wait(); }
 void* Program::address(const std::string& name) const { return checked(impl_).address(name); }
 GraphInfo Program::graph() const { return checked(impl_).graph_info(); }

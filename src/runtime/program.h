@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "aicf/program.h"
@@ -83,7 +84,20 @@ class Program::Impl : public std::enable_shared_from_this<Program::Impl> {
 
   StepResult step(std::span<const Feed> feeds, const StepOptions& options);
   StepResult repeat();
+  std::vector<StepResult> steps(int64_t n);
   void wait();
+
+  // What steps() takes its inputs from: rows of tensors, `batch` of them a step, whose numbers `next` writes.
+  struct Source {
+    NamedTensors columns;
+    int64_t batch = 0;
+  };
+  // Keeps the rows in the backend's memory. `order` is what the caller keeps with it.
+  void attach(const Source& source, std::function<void(int32_t*)> next, std::shared_ptr<const void> order);
+  // The same rows in another order. REQUIRES: attached.
+  void reorder(std::function<void(int32_t*)> next, std::shared_ptr<const void> order);
+  // What attach() or reorder() was given last (null: never), and the batches taken since.
+  std::pair<std::shared_ptr<const void>, uint64_t> order();
   GraphInfo graph_info();
   // The captured graph, or the plan's own where nothing is captured.
   backend::CapturedGraph step_graph();
@@ -124,6 +138,8 @@ class Program::Impl : public std::enable_shared_from_this<Program::Impl> {
 
   // REQUIRES the store's mutex, all of these.
   StepResult run(std::span<const Feed> feeds, const StepOptions& options);
+  void attach_results();
+  void require_inputs(const char* call) const;
   void throw_on_fault();
   Place place(std::string_view name) const;
   void check_feeds(std::span<const Feed> feeds, const StepOptions& options);
@@ -148,6 +164,11 @@ class Program::Impl : public std::enable_shared_from_this<Program::Impl> {
   size_t known_refreshers_ = 0;
   bool makes_stale_ = false;  // a step of this program leaves stale what one of those derives
   bool attached_ = false;     // the pool has the runner
+  // The attached data set.
+  std::vector<runtime::Allocation> rows_;
+  backend::Examples examples_;
+  std::shared_ptr<const void> order_of_examples_;
+  uint64_t batches_ = 0;
   std::vector<int> order_;
   std::function<void(int)> observer_;
 };

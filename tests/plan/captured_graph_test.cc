@@ -54,6 +54,21 @@ CapturedGraph good() {
   return graph;
 }
 
+// `n` of those, one after another.
+CapturedGraph several(int n) {
+  CapturedGraph graph;
+  for (int step = 0; step < n; ++step) {
+    const int first = static_cast<int>(graph.nodes.size());
+    if (step > 0) graph.edges.push_back({first - 1, first});
+    for (GraphNode one : good().nodes) {
+      one.step = step;
+      graph.nodes.push_back(one);
+    }
+    for (const backend::GraphEdge& edge : good().edges) graph.edges.push_back({edge.from + first, edge.to + first});
+  }
+  return graph;
+}
+
 std::string fault_of(const ExecPlan& plan, const CapturedGraph& graph) {
   try {
     check_captured(source(), plan, graph);
@@ -121,6 +136,25 @@ TEST(CapturedGraph, PlantedNodesAreCaught) {
             std::string::npos);
   EXPECT_EQ(with([](auto& g) { g.edges[3].programmatic = true; }), "") << "within one launch";
   EXPECT_NE(with([](auto& g) { g.edges[0].to = 2; }).find("launch 2 (\"c\") reads an input"), std::string::npos);
+}
+
+TEST(CapturedGraph, OfSeveralStepsIsEachOfThemInOrder) {
+  EXPECT_EQ(fault_of(diamond(), several(4)), "");
+  const int size = static_cast<int>(good().nodes.size());
+  CapturedGraph early = several(3);
+  std::erase_if(early.edges, [&](const backend::GraphEdge& e) { return e.from == size - 1 && e.to == size; });
+  EXPECT_NE(fault_of(diamond(), early).find("of step 1 does not wait for the delivery of the step before"),
+            std::string::npos);
+  CapturedGraph inside = several(3);  // within the last step: d no longer follows b
+  std::erase_if(inside.edges,
+                [&](const backend::GraphEdge& e) { return e.from == 2 * size + 2 && e.to == 2 * size + 5; });
+  EXPECT_NE(fault_of(diamond(), inside), "");
+  CapturedGraph back = several(2);
+  back.edges.push_back({size, 1});
+  EXPECT_NE(fault_of(diamond(), back).find("waits for a later step"), std::string::npos);
+  CapturedGraph gap = several(3);
+  for (GraphNode& node : gap.nodes) node.step *= 2;
+  EXPECT_NE(fault_of(diamond(), gap), "");
 }
 
 }  // namespace

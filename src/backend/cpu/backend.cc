@@ -71,6 +71,7 @@ class CpuRunner : public StepRunner {
       const Block& input = spec_.inputs[static_cast<size_t>(feed.input)];
       copy(input.address, feed.data, input.bytes);
     }
+    if (call.next_batch) take_batch();
     if (call.mode == Mode::eager) {
       run_eager(call);
     } else {
@@ -80,6 +81,18 @@ class CpuRunner : public StepRunner {
       copy(static_cast<char*>(call.host) + layout_.offsets[i], spec_.outputs[i].address, spec_.outputs[i].bytes);
     }
     return ++steps_;
+  }
+  uint64_t start(const StepCall& call, std::span<void* const> hosts) override {
+    for (void* host : hosts) {
+      StepCall one = call;
+      one.host = host;
+      start(one);
+    }
+    return steps_;
+  }
+  void set_examples(std::shared_ptr<const Examples> examples) override {
+    examples_ = std::move(examples);
+    chosen_.resize(examples_ == nullptr ? 0 : static_cast<size_t>(examples_->batch));
   }
   uint64_t started() const override { return steps_; }
   void order_after(void*) override { throw Error("step: the CPU backend has no streams"); }
@@ -93,6 +106,18 @@ class CpuRunner : public StepRunner {
   void clear_fault() override {}
 
  private:
+  void take_batch() {
+    examples_->next(chosen_.data());
+    for (const Examples::Column& column : examples_->columns) {
+      char* to = static_cast<char*>(spec_.inputs[static_cast<size_t>(column.input)].address);
+      for (int32_t example : chosen_) {
+        copy(to, static_cast<const char*>(column.rows) + static_cast<size_t>(example) * column.row_bytes,
+             column.row_bytes);
+        to += column.row_bytes;
+      }
+    }
+  }
+
   void run_eager(const StepCall& call) {
     for (size_t i = 0; i < launches_.size(); ++i) {
       const int at = call.order.empty() ? static_cast<int>(i) : call.order[i];
@@ -104,6 +129,8 @@ class CpuRunner : public StepRunner {
   const StepSpec spec_;
   const HostLayout layout_;
   std::vector<BoundLaunch> launches_;
+  std::shared_ptr<const Examples> examples_;
+  std::vector<int32_t> chosen_;  // a batch of them
   uint64_t steps_ = 0;
 };
 

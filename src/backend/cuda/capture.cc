@@ -79,6 +79,7 @@ class Capture {
 GraphNode describe(cudaGraphNode_t node, const CaptureUnit& unit) {
   GraphNode d;
   d.launch = unit.launch;
+  d.step = unit.step;
   d.name = unit.name;
   cudaGraphNodeType type{};
   check(cudaGraphNodeGetType(node, &type), "reading a graph node");

@@ -14,6 +14,7 @@ namespace aicf::backend::cuda {
 // Something to capture: what it enqueues, and whose nodes it must follow.
 struct CaptureUnit {
   int launch = -1;  // of the plan; -1: the runner's own
+  int step = 0;     // of a graph of several
   std::string name;
   std::vector<int> predecessors;  // unit indices, smaller
   std::function<void(cudaStream_t)> enqueue;

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <map>
 #include <mutex>
+#include <utility>
 
 #include "aicf/error.h"
 #include "backend/cuda/capture.h"
@@ -24,6 +26,12 @@ constexpr uint64_t kRingSteps = 1024;
 constexpr size_t kScalarBytes = 1024;  // outputs up to this size go through the ring
 constexpr size_t kPieceAlignment = 16;
 constexpr uint64_t kEvents = 64;
+// Of a graph of several steps: more of them save nothing, and each is made and sent to the device once.
+constexpr size_t kMaxNodes = 2000;
+constexpr int kMaxSteps = 256;
+// Of the numbers of examples that are ahead of the steps.
+constexpr size_t kRowsBytes = size_t{4} << 20;
+constexpr uint64_t kFewestBatches = 16, kMostBatches = 4096;
 
 size_t rounded_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
 
@@ -82,6 +90,74 @@ struct Staging {
   uint64_t fed = 0;
 };
 
+// The examples' numbers of the batches to come: a ring on the device, and its image in pinned memory.
+class BatchRing {
+ public:
+  BatchRing(std::shared_ptr<const Examples> examples, std::span<const Block> inputs, Counters* counters)
+      : examples_(std::move(examples)),
+        row_(static_cast<size_t>(examples_->batch)),
+        slots_(std::clamp<uint64_t>(kRowsBytes / (row_ * sizeof(int32_t)), kFewestBatches, kMostBatches)),
+        device_(slots_ * row_ * sizeof(int32_t)),
+        pinned_(slots_ * row_ * sizeof(int32_t)),
+        taken_by_(slots_, 0) {
+    if (examples_->columns.size() > kMaxColumns) {
+      throw Error(fmt::format("a data set of {} tensors: at most {} can be kept on the device",
+                              examples_->columns.size(), kMaxColumns));
+    }
+    for (const Examples::Column& c : examples_->columns) {
+      batches_.columns[batches_.count++] = {static_cast<const char*>(c.rows),
+                                            static_cast<char*>(inputs[static_cast<size_t>(c.input)].address),
+                                            c.row_bytes};
+    }
+    batches_.batch = static_cast<uint32_t>(examples_->batch);
+    batches_.slots = slots_;
+    batches_.rows = static_cast<const int32_t*>(device_.data);
+    batches_.counters = counters;
+  }
+
+  const Batches& batches() const { return batches_; }
+  // Of one launch, so that the numbers of the next can be on their way meanwhile.
+  uint64_t most_steps() const { return slots_ / 2; }
+
+  // `count` batches from now on have numbers on the device when `work` gets there; steps first … take them.
+  template <class Wait>
+  void prepare(uint64_t first, uint64_t count, cudaStream_t feeds, cudaStream_t work, const Wait& wait) {
+    if (started_ + count > filled_) {
+      // A part of the ring at a time: one copy for many steps.
+      const uint64_t until = started_ + std::max(count, slots_ / 4);
+      const uint64_t begin = filled_;
+      for (; filled_ < until; ++filled_) {
+        const uint64_t slot = filled_ % slots_;
+        wait(taken_by_[slot]);
+        examples_->next(static_cast<int32_t*>(pinned_.data) + slot * row_);
+      }
+      for (uint64_t from = begin; from < until;) {
+        const uint64_t slot = from % slots_, n = std::min(until - from, slots_ - slot);
+        const size_t at = slot * row_ * sizeof(int32_t);
+        check(cudaMemcpyAsync(static_cast<char*>(device_.data) + at, static_cast<char*>(pinned_.data) + at,
+                              n * row_ * sizeof(int32_t), cudaMemcpyHostToDevice, feeds),
+              "copying the order of examples");
+        from += n;
+      }
+      copied_.record(feeds);
+      copied_.before(work);
+    }
+    for (uint64_t i = 0; i < count; ++i) taken_by_[(started_ + i) % slots_] = first + i;
+    started_ += count;
+  }
+
+ private:
+  const std::shared_ptr<const Examples> examples_;
+  const size_t row_;
+  const uint64_t slots_;
+  DeviceMemory device_;
+  PinnedMemory pinned_;
+  std::vector<uint64_t> taken_by_;  // by slot: the step that took its last batch
+  Batches batches_ = {};
+  Event copied_;
+  uint64_t filled_ = 0, started_ = 0;  // batches
+};
+
 class CudaRunner : public StepRunner {
  public:
   CudaRunner(std::shared_ptr<Streams> streams, StepSpec spec, Mode mode)
@@ -97,7 +173,7 @@ class CudaRunner : public StepRunner {
       if (spec_.inputs[i].address != expected) throw InternalError("the inputs are not one block");
     }
     lay_out_ring();
-    if (mode == Mode::graph) fed_graph();
+    if (mode == Mode::graph) graph(input_layout_.bytes > 0 ? Inputs::staged : Inputs::resident, 1);
   }
 
   ~CudaRunner() override {
@@ -105,24 +181,67 @@ class CudaRunner : public StepRunner {
     cudaStreamSynchronize(streams_->feeds);
     cudaStreamSynchronize(streams_->work);
     cudaGetLastError();
-    fed_graph_.reset();
-    resident_graph_.reset();
+    graphs_.clear();
   }
 
   uint64_t start(const StepCall& call) override {
     const OnDevice scope;
     const bool staged = !call.feeds.empty() && input_layout_.bytes > 0;
     if (staged) stage(call);
+    const Inputs inputs = call.next_batch ? Inputs::batch : staged ? Inputs::staged : Inputs::resident;
+    if (call.next_batch) prepare_batches(1);
     if (call.mode == Mode::graph) {
-      (staged ? fed_graph() : resident_graph()).launch(streams_->work);
+      graph(inputs, 1).launch(streams_->work);
     } else {
-      run_launches(call, staged);
+      run_launches(call, inputs);
     }
     // Counted now, as the device counts: had the launch failed, the slot would be filled again.
     if (staged) staging_->consumed[staging_->fed++ % 2].record(streams_->work);
     ++started_;
     copy_large_outputs(call.host);
     return started_;
+  }
+
+  uint64_t start(const StepCall& call, std::span<void* const> hosts) override {
+    const OnDevice scope;
+    if (has_large_) throw InternalError("several steps whose results are large");
+    const Inputs inputs = call.next_batch ? Inputs::batch : Inputs::resident;
+    for (size_t left = hosts.size(); left > 0;) {
+      uint64_t count = 1;
+      while (call.mode == Mode::graph && 2 * count <= std::min<uint64_t>(left, steps_per_launch())) count *= 2;
+      if (call.next_batch) prepare_batches(count);
+      if (call.mode == Mode::graph) {
+        graph(inputs, static_cast<int>(count)).launch(streams_->work);
+      } else {
+        run_launches(call, inputs);
+      }
+      started_ += count;
+      left -= count;
+    }
+    return started_;
+  }
+
+  void set_examples(std::shared_ptr<const Examples> examples) override {
+    const OnDevice scope;
+    wait(0);
+    std::erase_if(graphs_, [](const auto& graph) { return graph.first.first == Inputs::batch; });
+    ring_of_batches_.reset();
+    auto* const counters = static_cast<Counters*>(counters_.data);
+    check(cudaMemset(&counters->batches, 0, sizeof counters->batches), "starting with the first batch");
+    if (examples != nullptr) {
+      ring_of_batches_ = std::make_unique<BatchRing>(std::move(examples), spec_.inputs, counters);
+    }
+  }
+  std::vector<size_t> kept_once() const override { return large_; }
+
+  // A power of two, so that few graphs make any number of steps.
+  int steps_per_launch() override {
+    const size_t nodes = std::max<size_t>(graph(Inputs::resident, 1).description().nodes.size() + 1, 1);
+    uint64_t most = std::min<uint64_t>(kMaxNodes / nodes, kMaxSteps);
+    if (ring_of_batches_ != nullptr) most = std::min(most, ring_of_batches_->most_steps());
+    int steps = 1;
+    while (2 * static_cast<uint64_t>(steps) <= most) steps *= 2;
+    return steps;
   }
 
   uint64_t started() const override { return started_; }
@@ -189,11 +308,16 @@ class CudaRunner : public StepRunner {
   }
 
   const CapturedGraph* captured() override {
-    const GraphExec* graph = fed_graph_ != nullptr ? fed_graph_.get() : resident_graph_.get();
-    return graph != nullptr ? &graph->description() : nullptr;
+    for (Inputs inputs : {Inputs::staged, Inputs::resident, Inputs::batch}) {
+      if (const auto known = graphs_.find({inputs, 1}); known != graphs_.end()) return &known->second->description();
+    }
+    return nullptr;
   }
 
  private:
+  // Where a step's inputs come from: they are as they were left, or feeds, or a batch of the examples.
+  enum class Inputs : uint8_t { resident, staged, batch };
+
   void lay_out_ring() {
     size_t offset = 0;
     for (size_t i = 0; i < spec_.outputs.size(); ++i) {
@@ -271,64 +395,79 @@ class CudaRunner : public StepRunner {
     if (status != cudaStreamCaptureStatusNone) throw Error("step: the caller's stream is being captured");
   }
 
-  std::vector<CaptureUnit> units(bool staged) {
-    std::vector<CaptureUnit> list;
-    const int first = staged ? 1 : 0;
-    if (staged) {
-      list.push_back({-1, kStaging, {}, [this](cudaStream_t stream) { enqueue_feeds(stream); }});
+  // Appends one step, which follows unit `after` (-1: nothing). Returns the unit that it ends with.
+  int add_step(std::vector<CaptureUnit>& list, Inputs inputs, int step, int after) {
+    const auto follow = [after](CaptureUnit& unit) {
+      if (unit.predecessors.empty() && after >= 0) unit.predecessors.push_back(after);
+    };
+    int source = -1;
+    if (inputs != Inputs::resident) {
+      source = static_cast<int>(list.size());
+      CaptureUnit unit{-1, step, kStaging, {}, [this, inputs](cudaStream_t stream) { enqueue_inputs(inputs, stream); }};
+      follow(unit);
+      list.push_back(std::move(unit));
     }
+    const int first = static_cast<int>(list.size());
     std::vector<char> followed(spec_.launches.size(), 0);
     for (size_t i = 0; i < spec_.launches.size(); ++i) {
       const StepLaunch& launch = spec_.launches[i];
-      CaptureUnit unit{
-          static_cast<int>(i), launch.name, {}, [&launch](cudaStream_t stream) { enqueue(launch.bound, stream); }};
+      CaptureUnit unit{static_cast<int>(i), step, launch.name, {}, [&launch](cudaStream_t stream) {
+                         enqueue(launch.bound, stream);
+                       }};
       for (int p : launch.predecessors) {
         unit.predecessors.push_back(p + first);
         followed[static_cast<size_t>(p)] = 1;
       }
-      if (staged && launch.reads_input) unit.predecessors.push_back(0);
+      if (source >= 0 && launch.reads_input) unit.predecessors.push_back(source);
+      follow(unit);
       list.push_back(std::move(unit));
     }
     // Delivery follows everything: the step is done when it is.
-    CaptureUnit last{-1, kDelivery, {}, [this, staged](cudaStream_t stream) { enqueue_results(staged, stream); }};
-    if (staged) last.predecessors.push_back(0);
+    CaptureUnit last{-1, step, kDelivery, {}, [this, inputs](cudaStream_t stream) { enqueue_results(inputs, stream); }};
+    if (source >= 0) last.predecessors.push_back(source);
     for (size_t i = 0; i < followed.size(); ++i) {
       if (!followed[i]) last.predecessors.push_back(static_cast<int>(i) + first);
     }
+    follow(last);
     list.push_back(std::move(last));
-    return list;
+    return static_cast<int>(list.size()) - 1;
   }
 
-  void enqueue_feeds(cudaStream_t stream) {
-    enqueue_stage(staging().slots.data, input_layout_.bytes, spec_.inputs[0].address,
-                  static_cast<const Counters*>(counters_.data), stream);
+  void enqueue_inputs(Inputs inputs, cudaStream_t stream) {
+    if (inputs == Inputs::batch) {
+      enqueue_batch(ring_of_batches_->batches(), stream);
+    } else {
+      enqueue_stage(staging().slots.data, input_layout_.bytes, spec_.inputs[0].address,
+                    static_cast<const Counters*>(counters_.data), stream);
+    }
   }
-  void enqueue_results(bool staged, cudaStream_t stream) {
-    delivery_.staged = staged ? 1 : 0;
+  void enqueue_results(Inputs inputs, cudaStream_t stream) {
+    delivery_.staged = inputs == Inputs::staged ? 1 : 0;
+    delivery_.batched = inputs == Inputs::batch ? 1 : 0;
     enqueue_delivery(delivery_, stream);
   }
 
-  std::unique_ptr<GraphExec> capture(bool staged) {
-    auto graph = std::make_unique<GraphExec>(units(staged));
-    if (spec_.check) spec_.check(graph->description());
-    return graph;
-  }
-
-  const GraphExec& fed_graph() {
-    if (input_layout_.bytes == 0) return resident_graph();
-    if (fed_graph_ == nullptr) {
-      staging();
-      fed_graph_ = capture(true);
+  const GraphExec& graph(Inputs inputs, int steps) {
+    std::unique_ptr<GraphExec>& known = graphs_[{inputs, steps}];
+    if (known == nullptr) {
+      if (inputs == Inputs::staged) staging();
+      std::vector<CaptureUnit> units;
+      for (int step = 0, last = -1; step < steps; ++step) last = add_step(units, inputs, step, last);
+      auto made = std::make_unique<GraphExec>(units);
+      if (spec_.check) spec_.check(made->description());
+      known = std::move(made);
     }
-    return *fed_graph_;
-  }
-  const GraphExec& resident_graph() {
-    if (resident_graph_ == nullptr) resident_graph_ = capture(false);
-    return *resident_graph_;
+    return *known;
   }
 
-  void run_launches(const StepCall& call, bool staged) {
-    if (staged) enqueue_feeds(streams_->work);
+  void prepare_batches(uint64_t count) {
+    ring_of_batches_->prepare(started_ + 1, count, streams_->feeds, streams_->work, [this](uint64_t step) {
+      if (step > 0) wait_for_status(step);
+    });
+  }
+
+  void run_launches(const StepCall& call, Inputs inputs) {
+    if (inputs != Inputs::resident) enqueue_inputs(inputs, streams_->work);
     for (size_t i = 0; i < spec_.launches.size(); ++i) {
       const int at = call.order.empty() ? static_cast<int>(i) : call.order[i];
       enqueue(spec_.launches[static_cast<size_t>(at)].bound, streams_->work);
@@ -336,7 +475,7 @@ class CudaRunner : public StepRunner {
       check(cudaStreamSynchronize(streams_->work), spec_.launches[static_cast<size_t>(at)].name.c_str());
       if (call.after != nullptr && *call.after) (*call.after)(at);
     }
-    enqueue_results(staged, streams_->work);
+    enqueue_results(inputs, streams_->work);
   }
 
   void copy_large_outputs(void* host) {
@@ -387,7 +526,8 @@ class CudaRunner : public StepRunner {
   Delivery delivery_ = {};
   std::vector<size_t> scalars_, large_;  // output indices
   bool has_large_ = false;
-  std::unique_ptr<GraphExec> fed_graph_, resident_graph_;
+  std::unique_ptr<BatchRing> ring_of_batches_;
+  std::map<std::pair<Inputs, int>, std::unique_ptr<GraphExec>> graphs_;  // by inputs and steps
   uint64_t started_ = 0;
 };
 

@@ -1,0 +1,186 @@
+// steps(): many steps in one call are the steps one by one, in every mode, and on a data set kept on the device.
+#include <gtest/gtest.h>
+
+#include "aicf/data.h"
+#include "support/programs.h"
+
+namespace aicf {
+namespace {
+
+using test::error_of;
+
+constexpr int64_t kExamples = 23, kBatch = 4;
+
+// x: (n, 3), y: (n) in [0, 3).
+Dataset examples(int64_t n = kExamples) {
+  Tensor x(TensorType{f32, {n, 3}}), y(TensorType{i32, {n}});
+  for (int64_t i = 0; i < n; ++i) {
+    for (int64_t k = 0; k < 3; ++k) x.as<float>()[3 * i + k] = 0.01f * static_cast<float>((7 * i + 3 * k) % 50) - 0.2f;
+    y.as<int32_t>()[i] = static_cast<int32_t>((i * i + 1) % 3);
+  }
+  return Dataset({{"x", x}, {"y", y}});
+}
+
+const LoaderOptions kOrder = {.batch = kBatch, .seed = 5};
+
+struct Trainer {
+  explicit Trainer(Mode mode = Mode::graph)
+      : p(compile(m.model, {.loss = m.loss, .optimizer = optim::AdamW{.lr = 0.1}, .mode = mode})) {}
+  test::SmallMlp m;
+  Program p;
+};
+
+std::vector<double> losses_of(const std::vector<StepResult>& results) {
+  std::vector<double> losses;
+  for (const StepResult& r : results) losses.push_back(r.scalar("loss"));
+  return losses;
+}
+
+// One by one, by a loader.
+std::vector<double> by_loader(Program& p, int64_t n) {
+  Loader loader(examples(), kOrder);
+  std::vector<double> losses;
+  for (int64_t i = 0; i < n; ++i) losses.push_back(p.step(loader.next().feeds).scalar("loss"));
+  return losses;
+}
+
+TEST(Steps, OnADataSetAreTheStepsOfALoader) {
+  for (Mode mode : {Mode::graph, Mode::replay, Mode::eager}) {
+    for (int64_t n : {1, 4, 5, 37, 700}) {  // an epoch is 5 batches; more than a runner takes at once
+      Trainer one_by_one(mode), together(mode);
+      const std::vector<double> want = by_loader(one_by_one.p, n);
+      together.p.attach(examples(), kOrder);
+      EXPECT_EQ(losses_of(together.p.steps(n)), want) << n;
+      EXPECT_EQ(together.p.snapshot(), one_by_one.p.snapshot()) << n;
+    }
+  }
+}
+
+TEST(Steps, OfSeveralCallsAreThoseOfOne) {
+  Trainer whole, parts;
+  whole.p.attach(examples(), kOrder);
+  parts.p.attach(examples(), kOrder);
+  std::vector<double> got;
+  for (int64_t n : {1, 0, 6, 2, 19, 3}) {
+    for (double loss : losses_of(parts.p.steps(n))) got.push_back(loss);
+  }
+  EXPECT_EQ(got, losses_of(whole.p.steps(31)));
+  EXPECT_EQ(parts.p.snapshot(), whole.p.snapshot());
+}
+
+TEST(Steps, WithoutADataSetRepeatTheLastFeed) {
+  Trainer one_by_one, together;
+  const NamedTensors batch = test::small_mlp_batch(0);
+  std::vector<double> want;
+  for (int i = 0; i < 12; ++i) want.push_back(one_by_one.p.step(test::feeds_of(batch)).scalar("loss"));
+  EXPECT_NE(error_of([&] { together.p.steps(2); }).find("never fed"), std::string::npos);
+  std::vector<double> got = {together.p.step(test::feeds_of(batch)).scalar("loss")};
+  for (double loss : losses_of(together.p.steps(11))) got.push_back(loss);
+  EXPECT_EQ(got, want);
+  EXPECT_EQ(together.p.snapshot(), one_by_one.p.snapshot());
+}
+
+TEST(Steps, MixWithFedSteps) {
+  Trainer a, b;
+  const NamedTensors batch = test::small_mlp_batch(0);
+  a.p.attach(examples(), kOrder);
+  Loader loader(examples(), kOrder);
+  for (int round = 0; round < 3; ++round) {
+    a.p.steps(7);
+    a.p.step(test::feeds_of(batch));
+    a.p.repeat();
+    for (int i = 0; i < 7; ++i) b.p.step(loader.next().feeds);
+    b.p.step(test::feeds_of(batch));
+    b.p.step(test::feeds_of(batch));
+    EXPECT_EQ(a.p.snapshot(), b.p.snapshot()) << round;
+  }
+}
+
+TEST(Steps, TheLearningRateActsAtTheNextCall) {
+  Trainer a, b;
+  a.p.attach(examples(), kOrder);
+  Loader loader(examples(), kOrder);
+  for (double lr : {0.1, 0.01, 0.0}) {
+    a.p.write("optimizer.lr", lr);
+    b.p.write("optimizer.lr", lr);
+    a.p.steps(3);
+    for (int i = 0; i < 3; ++i) b.p.step(loader.next().feeds);
+    EXPECT_EQ(a.p.snapshot(), b.p.snapshot()) << lr;
+  }
+}
+
+TEST(Steps, ContinueFromAPosition) {
+  Trainer whole, parts;
+  whole.p.attach(examples(), kOrder);
+  parts.p.attach(examples(), kOrder);
+  Loader loader(examples(), kOrder);
+  std::vector<double> want = losses_of(whole.p.steps(17));
+  for (size_t done = 0; done < want.size();) {
+    const LoaderState at = parts.p.position();
+    EXPECT_EQ(at, loader.state()) << done;
+    parts.p.set_position({99, 3, 2});  // elsewhere, and back
+    parts.p.set_position(at);
+    const size_t n = std::min<size_t>(3, want.size() - done);
+    const std::vector<double> got = losses_of(parts.p.steps(static_cast<int64_t>(n)));
+    for (size_t i = 0; i < n; ++i) EXPECT_EQ(got[i], want[done + i]) << done + i;
+    for (size_t i = 0; i < n; ++i) loader.next();
+    done += n;
+  }
+  EXPECT_EQ(parts.p.snapshot(), whole.p.snapshot());
+}
+
+TEST(Steps, ResultsAreKeptWhateverComesAfter) {
+  Trainer t;
+  t.p.attach(examples(), kOrder);
+  const std::vector<StepResult> first = t.p.steps(600);
+  const std::vector<StepResult> second = t.p.steps(1500);
+  Trainer one_by_one;
+  const std::vector<double> want = by_loader(one_by_one.p, 2100);
+  std::vector<double> got = losses_of(first);
+  for (double loss : losses_of(second)) got.push_back(loss);
+  EXPECT_EQ(got, want);
+}
+
+TEST(Steps, ALabelOutOfRangeStopsThem) {
+  Tensor x(TensorType{f32, {kExamples, 3}}), y(TensorType{i32, {kExamples}});
+  y.as<int32_t>()[9] = 3;  // in the third batch
+  Trainer t, two;
+  const LoaderOptions in_order = {.batch = kBatch, .shuffle = false};
+  t.p.attach(Dataset({{"x", x}, {"y", y}}), in_order);
+  const std::string message = error_of([&] {
+    t.p.steps(5);
+    t.p.wait();
+  });
+  EXPECT_NE(message.find("'y'"), std::string::npos) << message;
+  EXPECT_NE(message.find("step 3"), std::string::npos) << message;
+  y.as<int32_t>()[9] = 0;
+  two.p.attach(Dataset({{"x", x}, {"y", y}}), in_order);
+  two.p.steps(2);
+  EXPECT_EQ(t.p.snapshot(), two.p.snapshot());
+}
+
+TEST(Steps, SayWhatTheyCannotDo) {
+  Trainer t;
+  const auto says = [&](const std::function<void()>& call, const char* word) {
+    const std::string message = error_of(call);
+    EXPECT_NE(message.find(word), std::string::npos) << message;
+  };
+  says([&] { t.p.steps(-1); }, "n >= 0");
+  says([&] { t.p.position(); }, "no data set is attached");
+  says([&] { t.p.set_position({}); }, "no data set is attached");
+  const Dataset data = examples();
+  says([&] { t.p.attach(Dataset({{"x", data["x"]}, {"z", data["y"]}}), kOrder); }, "no tensor for input 'y'");
+  says([&] { t.p.attach(data, {.batch = 8}); }, "'x': expected f32[4,3], got f32[8,3]");
+  says([&] { t.p.attach(data, {.batch = kBatch, .drop_last = false}); }, "drop_last");
+  says([&] { t.p.attach(examples(3), kOrder); }, "got 3");
+  LoaderOptions transformed = kOrder;
+  transformed.transform = [](const LoaderState&, std::span<Tensor>) {};
+  says([&] { t.p.attach(data, transformed); }, "transform");
+  t.p.attach(data, kOrder);
+  says([&] { t.p.set_position({0, 0, kExamples + 1}); }, "position");
+  EXPECT_EQ(t.p.steps(0).size(), 0u);
+  EXPECT_EQ(t.p.position(), (LoaderState{5, 0, 0}));
+}
+
+}  // namespace
+}  // namespace aicf
