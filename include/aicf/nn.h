@@ -92,17 +92,19 @@ class Embedding : public Layer {
 
 // x (…, T, width) → (…, T, width): attention of every position to the others, or with `causal` to itself and those
 // before it, in `heads` parts of width / heads. Two linear layers: qkv (all queries, then all keys, then all values)
-// and proj; `deviation` is theirs.
+// and proj; `deviation` is theirs. `dropout` is the share of the attention's weights (its softmax) that a training step
+// drops, in [0, 1).
 class SelfAttention : public Layer {
  public:
-  SelfAttention(int64_t width, int64_t heads, bool causal = false, double deviation = 0);
+  SelfAttention(int64_t width, int64_t heads, bool causal = false, double deviation = 0, double dropout = 0);
 };
 
 // A block of GPT-2 (Radford et al. 2019): x + attn(ln1(x)), then x + mlp(ln2(x)), where mlp is fc (to 4·width), GELU by
-// its tanh approximation, proj. Layers: ln1, attn, ln2, mlp.fc, mlp.proj.
+// its tanh approximation, proj. Layers: ln1, attn, ln2, mlp.fc, mlp.proj. With dropout (a share in [0, 1)) a training
+// step drops elements of the attention's weights, of what attn brings and of what mlp brings.
 class GptBlock : public Layer {
  public:
-  GptBlock(int64_t width, int64_t heads, double deviation = 0.02);
+  GptBlock(int64_t width, int64_t heads, double deviation = 0.02, double dropout = 0);
 };
 
 struct GptOptions {
@@ -112,6 +114,7 @@ struct GptOptions {
   int64_t width = 768;
   int64_t heads = 12;
   double deviation = 0.02;  // of the initial weights and tables
+  double dropout = 0;       // of the blocks (GptBlock), and of the sum of token and position before them
 };
 
 // GPT-2: tokens (B, T) i32 or i64 → logits (B, T, vocabulary), T <= context. The output head's weight is the token

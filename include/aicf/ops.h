@@ -117,8 +117,9 @@ Value layer_norm(Value x, Value gamma, Value beta, double eps = 1e-5);
 Value rms_norm(Value x, Value gamma, double eps = 1e-6);
 // q (…, Tq, d), k (…, Tk, d), v (…, Tk, dv) → softmax(q·kᵀ·scale)·v (…, Tq, dv), leading axes alike. `scale` is 1/√d
 // unless given. Causal: query i sees the keys up to i + Tk - Tq (aligned bottom-right); a query that sees none gives 0
-// and has gradient 0.
-Value attention(Value q, Value k, Value v, bool causal = false, std::optional<double> scale = std::nullopt);
+// and has gradient 0. With dropout above 0, dropout(softmax(…), dropout)·v.
+Value attention(Value q, Value k, Value v, bool causal = false, std::optional<double> scale = std::nullopt,
+                double dropout = 0);
 enum class Reduction : uint8_t { none, sum, mean };
 // logits (…, C), labels (…) i32 or i64 → scalar, or (…) for none. Labels equal to ignore_index count for nothing; the
 // mean divides by the labels not ignored, and is 0 when all are. Other labels out of [0, C) stop the step.

@@ -67,6 +67,7 @@ struct Recipe {
     int64_t layers = 12;
     int64_t width = 768;
     int64_t heads = 12;
+    double dropout = 0;  // the share that a training step drops, at each place that nn::Gpt names
   } gpt;
 
   struct Loss {

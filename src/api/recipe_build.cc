@@ -31,6 +31,7 @@ Value build_gpt(const Recipe& recipe, Model& model, Value tokens) {
   options.layers = recipe.gpt.layers;
   options.width = recipe.gpt.width;
   options.heads = recipe.gpt.heads;
+  options.dropout = recipe.gpt.dropout;
   return nn::Gpt(options).impl()->emit({model, ""}, {tokens}).named("logits");
 }
 

@@ -65,6 +65,7 @@ const std::vector<RecipeKey>& table() {
       {"gpt", "layers", SLOT(gpt.layers), between(1, 1000), {}, {"gpt"}},
       {"gpt", "width", SLOT(gpt.width), between(1, kMaxSize), {}, {"gpt"}},
       {"gpt", "heads", SLOT(gpt.heads), between(1, kMaxSize), {}, {"gpt"}},
+      {"gpt", "dropout", SLOT(gpt.dropout), fraction(), {}, {"gpt"}},
 
       {"loss", "kind", SLOT(loss.kind), kAny, {"cross_entropy", "mse"}},
 

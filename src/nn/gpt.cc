@@ -12,8 +12,11 @@ namespace {
 
 class GptBlockImpl : public Layer::Impl {
  public:
-  GptBlockImpl(int64_t width, int64_t heads, double deviation)
-      : attn_(width, heads, true, deviation), fc_(4 * width, true, deviation), proj_(width, true, deviation) {}
+  GptBlockImpl(int64_t width, int64_t heads, double deviation, double dropout)
+      : dropout_(dropout),
+        attn_(width, heads, true, deviation, dropout),
+        fc_(4 * width, true, deviation),
+        proj_(width, true, deviation) {}
   std::string kind() const override { return "gpt_block"; }
 
   Value emit(const LayerContext& context, const std::vector<Value>& inputs) const override {
@@ -21,12 +24,13 @@ class GptBlockImpl : public Layer::Impl {
     const auto add = [&](const Layer& layer, Value in, const char* name) {
       return context.model.add(layer, in, inner_name(context, name));
     };
-    x = x + add(attn_, add(ln1_, x, "ln1"), "attn");
+    x = x + dropout(add(attn_, add(ln1_, x, "ln1"), "attn"), dropout_);
     const Value hidden = gelu(add(fc_, add(ln2_, x, "ln2"), "mlp.fc"), true);
-    return x + add(proj_, hidden, "mlp.proj");
+    return x + dropout(add(proj_, hidden, "mlp.proj"), dropout_);
   }
 
  private:
+  double dropout_;
   LayerNorm ln1_, ln2_;
   SelfAttention attn_;
   Linear fc_, proj_;
@@ -38,7 +42,10 @@ class GptImpl : public Layer::Impl {
     for (const auto& [name, value] : {std::pair("context", o.context), {"layers", o.layers}}) {
       if (value < 1) throw Error(fmt::format("gpt: expected 1 or more {}, got {}", name, value));
     }
-    for (int64_t i = 0; i < o.layers; ++i) blocks_.emplace_back(o.width, o.heads, o.deviation);
+    if (!(o.dropout >= 0 && o.dropout < 1)) {
+      throw Error(fmt::format("gpt: expected a dropout in [0, 1), got {}", o.dropout));
+    }
+    for (int64_t i = 0; i < o.layers; ++i) blocks_.emplace_back(o.width, o.heads, o.deviation, o.dropout);
   }
   std::string kind() const override { return "gpt"; }
 
@@ -55,7 +62,7 @@ class GptImpl : public Layer::Impl {
     const LayerContext positions{context.model, inner_name(context, "wpe")};
     Value wpe = positions.param("weight", {f32, {options_.context, width}}, Init::normal(0, options_.deviation));
     if (length < options_.context) wpe = slice(wpe, {0, 0}, {length, width});
-    x = x + wpe;
+    x = dropout(x + wpe, options_.dropout);
     for (size_t i = 0; i < blocks_.size(); ++i) x = add(blocks_[i], x, fmt::format("h{}", i));
     x = add(lnf_, x, "lnf");
 
@@ -75,8 +82,8 @@ class GptImpl : public Layer::Impl {
 
 }  // namespace
 
-GptBlock::GptBlock(int64_t width, int64_t heads, double deviation)
-    : Layer(std::make_shared<GptBlockImpl>(width, heads, deviation)) {}
+GptBlock::GptBlock(int64_t width, int64_t heads, double deviation, double dropout)
+    : Layer(std::make_shared<GptBlockImpl>(width, heads, deviation, dropout)) {}
 
 Gpt::Gpt(const GptOptions& options) : Layer(std::make_shared<GptImpl>(options)) {}
 

@@ -6,5 +6,6 @@
 namespace aicf::ops {
 
 std::vector<ir::Sample> samples_attention();
+std::vector<ir::Sample> samples_attention_dropout();
 
 }  // namespace aicf::ops

@@ -49,9 +49,9 @@ DType factor_dtype(const ir::InferCtx& ctx, std::span<const DType> operands) {
 
 }  // namespace
 
-DType result_dtype(const ir::InferCtx& ctx) {
+DType result_dtype(const ir::InferCtx& ctx, std::span<const TensorType> types) {
   std::vector<DType> operands;
-  for (const TensorType& t : ctx.in) operands.push_back(t.dtype);
+  for (const TensorType& t : types) operands.push_back(t.dtype);
   const DType factor = factor_dtype(ctx, operands), sums = wide(factor);
   const DType out = ctx.attrs.get_dtype(kOut, default_out(operands));
   if (out == sums || out == factor) return out;

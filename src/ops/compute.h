@@ -15,8 +15,10 @@ namespace aicf::ops {
 inline constexpr const char* kCompute = "compute";
 inline constexpr const char* kOut = "out";
 
-// The result's dtype. Throws Error on operands or attributes that do not fit.
-DType result_dtype(const ir::InferCtx& ctx);
+// The dtype of the result of these operands (of all, unless given). Throws Error on operands or attributes that do
+// not fit.
+DType result_dtype(const ir::InferCtx& ctx, std::span<const TensorType> operands);
+inline DType result_dtype(const ir::InferCtx& ctx) { return result_dtype(ctx, ctx.in); }
 
 // What the factors of an op are rounded to, as `compute` names it; "" where they are multiplied as they are, in f32 or
 // f64.

@@ -1,4 +1,6 @@
 // dropout: elements set to 0 with probability p, the others scaled by 1 / (1 - p), in programs that train.
+#include "ops/dropout.h"
+
 #include <fmt/format.h>
 
 #include <cmath>
@@ -14,26 +16,40 @@ namespace aicf {
 namespace ops {
 namespace {
 
-double probability(const ir::Op& op) { return op.attrs.get_float("p"); }
+double share(const ir::Attrs& attrs) { return attrs.get_float("p"); }
 
-std::vector<TensorType> infer(const ir::InferCtx& ctx) {
-  if (!is_float(ctx.in[0].dtype)) throw mismatch(ctx, "floats", std::string(name_of(ctx.in[0].dtype)));
-  const double p = ctx.attrs.get_float("p");
+}  // namespace
+
+void check_share(const ir::InferCtx& ctx) {
+  const double p = share(ctx.attrs);
   if (!(p >= 0 && p < 1)) throw mismatch(ctx, "p in [0, 1)", fmt::format("{}", p));
-  check_draws(ctx, ctx.in.subspan(1), ctx.in[0].shape);
-  return {ctx.in[0]};
 }
 
 // An element is kept when u >= p, where u = (bits + 2³¹) / 2³² is uniform over [0, 1): an exact comparison of integers,
 // as p·2³² is exact in double. It is `greater` because p·2³² may round up to 2³², and one less is an i32.
+Value kept_elements(Value seed, Value offset, const Shape& shape, const ir::Attrs& attrs) {
+  const Value bits = rng_bits(seed, offset, shape, attrs.get_int("ordinal"));
+  return greater(bits, literal(bits, std::ceil(std::ldexp(share(attrs), 32)) - 1 - 0x1p31));
+}
+
+Value with_dropped(Value x, Value kept, const ir::Attrs& attrs) {
+  const Value scaled = cast(widen(x) * (1 / (1 - share(attrs))), x.dtype());
+  return select(kept, scaled, literal(x, 0));
+}
+
+namespace {
+
+std::vector<TensorType> infer(const ir::InferCtx& ctx) {
+  if (!is_float(ctx.in[0].dtype)) throw mismatch(ctx, "floats", std::string(name_of(ctx.in[0].dtype)));
+  check_share(ctx);
+  check_draws(ctx, ctx.in.subspan(1), ctx.in[0].shape);
+  return {ctx.in[0]};
+}
+
 std::vector<Value> expand(const ir::ExpandCtx& ctx) {
   const Value x = ctx.in[0];
-  const double p = probability(ctx.op);
-  if (p == 0) return {x};
-  const Value bits = rng_bits(ctx.in[1], ctx.in[2], x.shape(), ctx.op.attrs.get_int("ordinal"));
-  const Value kept = greater(bits, literal(bits, std::ceil(std::ldexp(p, 32)) - 1 - 0x1p31));
-  const Value scaled = cast(widen(x) * (1 / (1 - p)), x.dtype());
-  return {select(kept, scaled, literal(x, 0))};
+  if (share(ctx.op.attrs) == 0) return {x};
+  return {with_dropped(x, kept_elements(ctx.in[1], ctx.in[2], x.shape(), ctx.op.attrs), ctx.op.attrs)};
 }
 
 std::vector<Value> inference(const ir::ExpandCtx& ctx) { return {ctx.in[0]}; }

@@ -24,14 +24,7 @@ std::vector<ir::AliasRule> alias_of(const ir::Op& op) { return alias_rules_of(*l
 
 using Values = std::vector<Value>;
 
-ir::Sample sample(const char* name, std::vector<TensorType> in, const std::function<Values(Values)>& f) {
-  ir::Sample s;
-  s.name = name;
-  s.region = body_of(in, f);
-  s.inputs = std::move(in);
-  s.check_grad = false;
-  return s;
-}
+constexpr auto sample = region_sample;
 
 // The dtypes are the point.
 ir::Sample typed(ir::Sample s) {

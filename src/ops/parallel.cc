@@ -64,14 +64,7 @@ std::vector<ir::AliasRule> alias_of(const ir::Op& parallel) {
 
 std::vector<ir::Sample> samples() {
   using Values = std::vector<Value>;
-  const auto sample = [](const char* name, std::vector<TensorType> in, const std::function<Values(Values)>& f) {
-    ir::Sample s;
-    s.name = name;
-    s.region = body_of(in, f);
-    s.inputs = std::move(in);
-    s.check_grad = false;
-    return s;
-  };
+  constexpr auto sample = region_sample;
   const auto unused = [](ir::Sample s) {
     s.unused_output = 1;
     return s;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "ops/structural.h"
 
 namespace aicf::ops {
@@ -36,6 +38,16 @@ std::shared_ptr<const ir::Graph> body_of(const std::vector<TensorType>& inputs,
   const std::vector<Value> results = f(operands);
   for (size_t i = 0; i < results.size(); ++i) graph->add_output(std::to_string(i), results[i].id());
   return graph;
+}
+
+ir::Sample region_sample(const char* name, std::vector<TensorType> inputs,
+                         const std::function<std::vector<Value>(std::vector<Value>)>& f) {
+  ir::Sample s;
+  s.name = name;
+  s.region = body_of(inputs, f);
+  s.inputs = std::move(inputs);
+  s.check_grad = false;
+  return s;
 }
 
 }  // namespace aicf::ops

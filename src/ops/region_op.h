@@ -17,4 +17,8 @@ std::vector<TensorType> infer_body(const ir::InferCtx& ctx);
 std::shared_ptr<const ir::Graph> body_of(const std::vector<TensorType>& inputs,
                                          const std::function<std::vector<Value>(std::vector<Value>)>& f);
 
+// A sample of an op with such a body.
+ir::Sample region_sample(const char* name, std::vector<TensorType> inputs,
+                         const std::function<std::vector<Value>(std::vector<Value>)>& f);
+
 }  // namespace aicf::ops

@@ -29,17 +29,19 @@ bool Clusters::holds(int cluster, ir::OpId op) const {
   return std::binary_search(ops(cluster).begin(), ops(cluster).end(), op);
 }
 
-bool Clusters::is_live(ir::OpId op) const {
-  const std::vector<int>& in = live_in_[static_cast<size_t>(op)];
-  return std::find(in.begin(), in.end(), home(op)) != in.end();
+bool Clusters::is_live(ir::OpId op) const { return is_needed(home(op), op); }
+
+bool Clusters::is_needed(int cluster, ir::OpId op) const {
+  const std::vector<Need>& needs = needs_[static_cast<size_t>(op)];
+  return std::any_of(needs.begin(), needs.end(), [&](const Need& n) { return n.cluster == cluster && n.live; });
 }
 
 template <class F>
 void Clusters::each_reader(ir::ValueId value, F fn) const {
   const ir::OpId producer = graph_.value(value).producer;
   for (ir::OpId reader : readers_[static_cast<size_t>(value)]) {
-    for (int cluster : live_in_[static_cast<size_t>(reader)]) {
-      if (!holds(cluster, producer)) fn(cluster);
+    for (const Need& need : needs_[static_cast<size_t>(reader)]) {
+      if (need.live && !holds(need.cluster, producer)) fn(need.cluster);
     }
   }
 }
@@ -50,53 +52,108 @@ bool Clusters::is_in_memory(ir::ValueId value) const {
   return read;
 }
 
-void Clusters::merge(int a, int b) {
-  for (ir::OpId op : ops(b)) {
-    if (home(op) == b) home_[static_cast<size_t>(op)] = a;
+// fn(cluster, op) for every op that this one reads as this cluster has it: from the cluster itself where it holds the
+// producer, else from the producer's home.
+template <class F>
+void Clusters::each_source(int cluster, ir::OpId op, F fn) const {
+  for (ir::ValueId v : graph_.op(op).inputs) {
+    const ir::OpId producer = graph_.value(v).producer;
+    if (producer != ir::kNoOp) fn(holds(cluster, producer) ? cluster : home(producer), producer);
   }
+}
+
+void Clusters::count(int cluster, ir::OpId op, int by) {
+  std::vector<Need>& needs = needs_[static_cast<size_t>(op)];
+  auto it = std::find_if(needs.begin(), needs.end(), [&](const Need& n) { return n.cluster == cluster; });
+  if (it == needs.end()) it = needs.insert(it, Need{cluster, 0, false});
+  it->refs += by;
+  if ((it->refs > 0) != it->live) unsettled_.emplace_back(cluster, op);
+}
+
+// Ops have an order, so what is needed follows from the counts, in whatever order they are settled.
+void Clusters::settle() {
+  while (!unsettled_.empty()) {
+    const auto [cluster, op] = unsettled_.back();
+    unsettled_.pop_back();
+    std::vector<Need>& needs = needs_[static_cast<size_t>(op)];
+    const auto it = std::find_if(needs.begin(), needs.end(), [c = cluster](const Need& n) { return n.cluster == c; });
+    if (it == needs.end() || (it->refs > 0) == it->live) continue;
+    it->live = !it->live;
+    const int by = it->live ? 1 : -1;
+    each_source(cluster, op, [&](int c, ir::OpId source) { count(c, source, by); });
+  }
+}
+
+// Nothing in the cluster needs anything until settle().
+void Clusters::lift(int cluster) {
+  for (ir::OpId op : ops(cluster)) {
+    for (Need& need : needs_[static_cast<size_t>(op)]) {
+      if (need.cluster != cluster || !need.live) continue;
+      need.live = false;
+      each_source(cluster, op, [&](int c, ir::OpId source) { count(c, source, -1); });
+      break;
+    }
+  }
+}
+
+void Clusters::merge(const std::vector<int>& clusters) {
+  if (!order_.empty()) reorder(clusters);
+  const int into = clusters.front();
   std::vector<ir::OpId> all;
-  std::set_union(ops(a).begin(), ops(a).end(), ops(b).begin(), ops(b).end(), std::back_inserter(all));
-  members_[static_cast<size_t>(a)] = std::move(all);
-  members_[static_cast<size_t>(b)].clear();
-  refresh();
+  for (int c : clusters) {
+    lift(c);
+    all.insert(all.end(), ops(c).begin(), ops(c).end());
+  }
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  // What needs them from elsewhere needs the one.
+  const auto inside = [&](int c) { return std::find(clusters.begin(), clusters.end(), c) != clusters.end(); };
+  for (ir::OpId op : all) {
+    int refs = 0;
+    std::erase_if(needs_[static_cast<size_t>(op)], [&](const Need& n) {
+      refs += inside(n.cluster) ? n.refs : 0;
+      return inside(n.cluster);
+    });
+    count(into, op, refs);
+    if (inside(home(op))) home_[static_cast<size_t>(op)] = into;
+  }
+  for (int c : clusters) members_[static_cast<size_t>(c)].clear();
+  members_[static_cast<size_t>(into)] = std::move(all);
+  settle();
 }
 
 void Clusters::set_members(int cluster, std::vector<ir::OpId> ops) {
+  lift(cluster);
   members_[static_cast<size_t>(cluster)] = std::move(ops);
-  refresh();
+  for (ir::OpId op : members_[static_cast<size_t>(cluster)]) count(cluster, op, 0);
+  settle();
 }
 
-// From the roots back: an op's operand is had from the cluster itself where it holds the producer, else from the
-// producer's home.
+// From the roots back.
 void Clusters::refresh() {
-  live_in_.assign(static_cast<size_t>(graph_.num_ops()), {});
-  std::vector<std::pair<int, ir::OpId>> open;
-  const auto need = [&](int cluster, ir::OpId op) {
-    std::vector<int>& in = live_in_[static_cast<size_t>(op)];
-    if (std::find(in.begin(), in.end(), cluster) != in.end()) return;
-    in.push_back(cluster);
-    open.emplace_back(cluster, op);
-  };
+  needs_.assign(static_cast<size_t>(graph_.num_ops()), {});
+  order_.clear();
   for (ir::ValueId v = 0; v < graph_.num_values(); ++v) {
     const ir::OpId producer = graph_.value(v).producer;
-    if (is_root(v) && producer != ir::kNoOp) need(home(producer), producer);
+    if (is_root(v) && producer != ir::kNoOp) count(home(producer), producer, 1);
   }
-  while (!open.empty()) {
-    const auto [cluster, op] = open.back();
-    open.pop_back();
-    for (ir::ValueId v : graph_.op(op).inputs) {
-      const ir::OpId producer = graph_.value(v).producer;
-      if (producer != ir::kNoOp) need(holds(cluster, producer) ? cluster : home(producer), producer);
-    }
-  }
-  rank();
+  settle();
 }
 
-// By depth first from the clusters of the last ops.
-void Clusters::rank() {
-  rank_.assign(members_.size(), -1);
+template <class F>
+void Clusters::each_read(int cluster, F fn) const {
+  for (ir::OpId op : ops(cluster)) {
+    if (!is_needed(cluster, op)) continue;
+    each_source(cluster, op, [&](int c, ir::OpId) {
+      if (c != cluster) fn(c);
+    });
+  }
+}
+
+// By depth first from the clusters of the first ops.
+std::vector<int> Clusters::sorted() const {
+  std::vector<int> order;
   std::vector<char> seen(members_.size(), 0);
-  int next = 0;
   std::vector<std::pair<int, bool>> stack;
   for (int start = 0; start < count(); ++start) {
     stack.emplace_back(start, false);
@@ -104,66 +161,84 @@ void Clusters::rank() {
       const auto [cluster, done] = stack.back();
       stack.pop_back();
       if (done) {
-        rank_[static_cast<size_t>(cluster)] = next++;
+        order.push_back(cluster);
         continue;
       }
       if (seen[static_cast<size_t>(cluster)] != 0) continue;
       seen[static_cast<size_t>(cluster)] = 1;
       stack.emplace_back(cluster, true);
-      for (ir::OpId op : ops(cluster)) {
-        const std::vector<int>& in = live_in_[static_cast<size_t>(op)];
-        if (std::find(in.begin(), in.end(), cluster) == in.end()) continue;
-        for (ir::ValueId v : graph_.op(op).inputs) {
-          const ir::OpId producer = graph_.value(v).producer;
-          if (producer == ir::kNoOp || holds(cluster, producer)) continue;
-          if (seen[static_cast<size_t>(home(producer))] == 0) stack.emplace_back(home(producer), false);
-        }
-      }
+      each_read(cluster, [&](int c) {
+        if (seen[static_cast<size_t>(c)] == 0) stack.emplace_back(c, false);
+      });
     }
+  }
+  return order;
+}
+
+// Before a merge. Of the clusters that stand from the first to the last of those merged, what these are computed from
+// goes before the one they become, all others after it.
+void Clusters::reorder(const std::vector<int>& merged) {
+  const auto place = [&](int c) -> int& { return place_[static_cast<size_t>(c)]; };
+  int first = place(merged.front()), last = first;
+  for (int c : merged) first = std::min(first, place(c)), last = std::max(last, place(c));
+  std::vector<char> leads(static_cast<size_t>(last - first + 1), 0);  // by place
+  std::vector<int> open = merged;
+  while (!open.empty()) {
+    const int cluster = open.back();
+    open.pop_back();
+    each_read(cluster, [&](int c) {
+      if (place(c) < first || leads[static_cast<size_t>(place(c) - first)] != 0) return;
+      leads[static_cast<size_t>(place(c) - first)] = 1;
+      open.push_back(c);
+    });
+  }
+  std::vector<int> before, after;
+  for (int p = first; p <= last; ++p) {
+    const int c = order_[static_cast<size_t>(p)];
+    if (c < 0 || std::find(merged.begin(), merged.end(), c) != merged.end()) continue;
+    (leads[static_cast<size_t>(p - first)] != 0 ? before : after).push_back(c);
+  }
+  before.push_back(merged.front());
+  before.insert(before.end(), after.begin(), after.end());
+  for (int p = first; p <= last; ++p) {
+    const size_t i = static_cast<size_t>(p - first);
+    order_[static_cast<size_t>(p)] = i < before.size() ? before[i] : -1;
+    if (i < before.size()) place(before[i]) = p;
   }
 }
 
-// A cluster leads to `to` when one that reads it does; ranks bound the search.
-void Clusters::add_between(int from, int to, std::vector<int>& found) const {
-  enum : char { kUnknown, kOpen, kLeads, kDoes_not };
-  std::map<int, char> state;
-  std::vector<int> stack = {from};
-  const auto readers_of = [&](int cluster) {
-    std::vector<int> readers;
-    for (ir::OpId op : ops(cluster)) {
-      if (home(op) != cluster) continue;
-      for (ir::ValueId v : graph_.op(op).outputs) each_reader(v, [&](int reader) { readers.push_back(reader); });
-    }
-    return readers;
+std::vector<int> Clusters::between(int a, int b) {
+  if (order_.empty()) {
+    order_ = sorted();
+    place_.resize(order_.size());
+    for (size_t p = 0; p < order_.size(); ++p) place_[static_cast<size_t>(order_[p])] = static_cast<int>(p);
+  }
+  const auto place = [&](int c) { return place_[static_cast<size_t>(c)]; };
+  const int from = place(a) < place(b) ? a : b, to = from == a ? b : a, first = place(from);
+  // What the later is computed from, and of that, in order, what is computed from the earlier.
+  std::vector<char> leads(static_cast<size_t>(place(to) - first + 1), 0), reached = leads;
+  const auto at = [&](std::vector<char>& marks, int c) -> char& {
+    return marks[static_cast<size_t>(place(c) - first)];
   };
-  while (!stack.empty()) {
-    const int cluster = stack.back();
-    if (cluster == to || rank_[static_cast<size_t>(cluster)] >= rank_[static_cast<size_t>(to)]) {
-      state[cluster] = cluster == to ? kLeads : kDoes_not;
-      stack.pop_back();
-      continue;
-    }
-    const bool first = state[cluster] == kUnknown;
-    state[cluster] = first ? static_cast<char>(kOpen) : state[cluster];
-    bool leads = false;
-    for (int reader : readers_of(cluster)) {
-      const char s = state[reader];
-      if (s == kUnknown && first) stack.push_back(reader);
-      leads = leads || s == kLeads;
-    }
-    if (first && stack.back() != cluster) continue;
-    stack.pop_back();
-    if (state[cluster] == kOpen) state[cluster] = leads ? kLeads : kDoes_not;
+  std::vector<int> open = {to};
+  while (!open.empty()) {
+    const int cluster = open.back();
+    open.pop_back();
+    each_read(cluster, [&](int c) {
+      if (place(c) <= first || at(leads, c) != 0) return;
+      at(leads, c) = 1;
+      open.push_back(c);
+    });
   }
-  for (const auto& [cluster, s] : state) {
-    if (s == kLeads && cluster != from && cluster != to) found.push_back(cluster);
-  }
-}
-
-std::vector<int> Clusters::between(int a, int b) const {
   std::vector<int> found = {a, b};
-  add_between(a, b, found);
-  add_between(b, a, found);
+  at(reached, from) = 1;
+  for (int p = first + 1; p < place(to); ++p) {
+    if (leads[static_cast<size_t>(p - first)] == 0) continue;
+    const int cluster = order_[static_cast<size_t>(p)];
+    char& mark = at(reached, cluster);
+    each_read(cluster, [&](int c) { mark |= place(c) >= first && at(reached, c) != 0; });
+    if (mark != 0) found.push_back(cluster);
+  }
   return found;
 }
 
@@ -272,15 +347,10 @@ ClusterBody Clusters::body(const std::vector<int>& clusters, const std::vector<i
 }
 
 ir::Graph Clusters::emitted(const std::function<Choice(int cluster)>& choose) const {
-  std::vector<int> order;
-  for (int c = 0; c < count(); ++c) {
-    if (!ops(c).empty()) order.push_back(c);
-  }
-  std::sort(order.begin(), order.end(),
-            [&](int a, int b) { return rank_[static_cast<size_t>(a)] < rank_[static_cast<size_t>(b)]; });
   ir::Rewriter rewriter(graph_);
   const ir::OpDef* reshape = ir::find_op("reshape");
-  for (int cluster : order) {
+  for (int cluster : sorted()) {
+    if (ops(cluster).empty()) continue;
     const Choice choice = choose(cluster);
     if (choice.def != nullptr) {
       std::vector<ir::ValueId> operands;
@@ -290,8 +360,7 @@ ir::Graph Clusters::emitted(const std::function<Choice(int cluster)>& choose) co
       for (size_t i = 0; i < outputs.size(); ++i) rewriter.replace(choice.body.results[i], outputs[i]);
     }
     for (ir::OpId op : ops(cluster)) {
-      const std::vector<int>& in = live_in_[static_cast<size_t>(op)];
-      if (std::find(in.begin(), in.end(), cluster) == in.end()) continue;
+      if (!is_needed(cluster, op)) continue;
       const ir::ValueId v = graph_.op(op).outputs[0];
       if (choice.def == nullptr) {
         // Once, whoever holds copies.

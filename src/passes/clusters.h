@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "ir/graph.h"
@@ -33,8 +34,9 @@ class Clusters {
   // Something outside its home reads the value.
   bool is_in_memory(ir::ValueId value) const;
 
-  // All of `b` goes into `a`.
-  void merge(int a, int b);
+  // All go into the first. REQUIRES: with two clusters, what is between them is among them.
+  void merge(const std::vector<int>& clusters);
+  // Those it has, and copies of more.
   void set_members(int cluster, std::vector<ir::OpId> ops);
   // Several in a row: refresh() afterwards.
   void set_members_quietly(int cluster, std::vector<ir::OpId> ops) {
@@ -43,7 +45,7 @@ class Clusters {
   void refresh();
 
   // The two and all that must run after the one and before the other: what becomes one launch if they do.
-  std::vector<int> between(int a, int b) const;
+  std::vector<int> between(int a, int b);
   // Of these clusters as one, with copies of some more ops. A result that is a reshape is given as what is reshaped.
   // region: its results are those that are read outside, and constants whose elements are all equal are part of it.
   // side_by_side: every result is one, every constant an operand.
@@ -64,16 +66,34 @@ class Clusters {
   // fn(cluster) for every cluster that reads the value from memory.
   template <class F>
   void each_reader(ir::ValueId value, F fn) const;
-  void add_between(int from, int to, std::vector<int>& found) const;
-  void rank();
+  // fn(cluster) for everything that a cluster reads from memory.
+  template <class F>
+  void each_read(int cluster, F fn) const;
+  template <class F>
+  void each_source(int cluster, ir::OpId op, F fn) const;
+  bool is_needed(int cluster, ir::OpId op) const;
+  void count(int cluster, ir::OpId op, int by);
+  void lift(int cluster);
+  void settle();
+  std::vector<int> sorted() const;
+  void reorder(const std::vector<int>& merged);
+
+  // A cluster that needs an op of itself: for itself or, if it is the op's home, for others too.
+  struct Need {
+    int cluster = 0;
+    int refs = 0;  // operands of needed ops that it is, and roots
+    bool live = false;
+  };
 
   const ir::Graph& graph_;
   std::vector<int> home_;
   std::vector<std::vector<ir::OpId>> members_;
-  std::vector<std::vector<ir::OpId>> readers_;  // by value
-  std::vector<char> root_;                      // by value: needed whoever reads it
-  std::vector<std::vector<int>> live_in_;       // by op: the clusters that need it of themselves
-  std::vector<int> rank_;                       // by cluster: those it reads come earlier
+  std::vector<std::vector<ir::OpId>> readers_;       // by value
+  std::vector<char> root_;                           // by value: needed whoever reads it
+  std::vector<std::vector<Need>> needs_;             // by op
+  std::vector<std::pair<int, ir::OpId>> unsettled_;  // whose `live` may not be what `refs` says
+  // Once asked for: the clusters, those that one reads before it (-1: merged away), and the place of each.
+  std::vector<int> order_, place_;
 };
 
 }  // namespace aicf::passes

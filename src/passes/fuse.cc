@@ -188,9 +188,7 @@ class Fuser {
       refused_.insert({a, b});
       return false;
     }
-    for (int c : all) {
-      if (c != a) clusters_.merge(a, c);
-    }
+    clusters_.merge(all);
     // What was refused may fit now.
     const auto touched = [&](int c) { return std::find(all.begin(), all.end(), c) != all.end(); };
     std::erase_if(refused_, [&](const auto& pair) { return touched(pair.first) || touched(pair.second); });

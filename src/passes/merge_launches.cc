@@ -54,8 +54,9 @@ bool emit_groups(ir::Graph& graph, const std::vector<std::vector<OpId>>& groups)
   Clusters clusters(graph);
   bool any = false;
   for (const std::vector<OpId>& group : groups) {
-    for (size_t i = 1; i < group.size(); ++i) clusters.merge(clusters.home(group[0]), clusters.home(group[i]));
-    any = any || group.size() > 1;
+    if (group.size() < 2) continue;
+    clusters.merge({group.begin(), group.end()});
+    any = true;
   }
   if (!any) return false;
   graph = clusters.emitted([&](int cluster) {

@@ -172,24 +172,9 @@ TEST(CudaFusedText, SharesOutLargeShapesInEveryWay) {
   check.run();
 }
 
-ir::Sample sample_of(const test::RandomRegion& region, uint64_t seed) {
-  ir::Sample sample;
-  sample.name = "random region " + std::to_string(seed);
-  sample.region = region.body;
-  sample.inputs = region.inputs;
-  for (size_t i = 0; i < region.operands.size(); ++i)
-    sample.values.emplace_back(static_cast<int>(i), region.operands[i]);
-  return sample;
-}
-
 TEST(CudaFusedText, HasTheBitsOfRandomRegions) {
   FusedOnHost check;
-  for (uint64_t seed = 0; seed < 80; ++seed) {
-    const test::RandomRegion region = test::RegionMaker(seed, false).make();
-    const auto loops = ops::loops_of(*region.body);
-    if (!loops || loops->kind == ops::Loops::Kind::epilogue) continue;
-    check.add({&ops::fused_def, sample_of(region, seed), region.inputs[0].dtype});
-  }
+  test::each_exact_region(80, [&](const test::OpCase& c) { check.add(c); });
   check.run();
 }
 

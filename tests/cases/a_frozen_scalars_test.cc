@@ -85,9 +85,9 @@ TEST(ClassA, EveryScalarOfEveryOptimizerIsReadAtEachReplay) {
         live_scalars(compile(probe.model, {.loss = probe.loss, .optimizer = optimizer}));
     ASSERT_FALSE(scalars.empty()) << name;
     for (const std::string& scalar : scalars) {
-      const auto run = [&](bool change, Mode mode) {
+      const auto run = [&, &rule = optimizer](bool change, Mode mode) {
         ScalarModel m(1.0);
-        Program p = compile(m.model, {.loss = m.loss, .optimizer = optimizer, .mode = mode});
+        Program p = compile(m.model, {.loss = m.loss, .optimizer = rule, .mode = mode});
         for (int i = 0; i < 6; ++i) {
           if (change && i == 3) p.write(scalar, p.read(scalar).item() * 0.5 + 0.3);
           p.step({{"x", Tensor::scalar(static_cast<float>(i % 3) - 0.75f)}});

@@ -23,8 +23,8 @@ TEST(CaseJ4, PartialUpdateOfAGroupIsRefused) {
     TwoParams m("");
     Program first = compile(m.model, {.loss = m.loss_a, .optimizer = optimizer});
     EXPECT_EQ(first.untrained(), std::vector<std::string>{"B"}) << name;
-    const std::string message =
-        test::error_of([&] { compile(m.model, {.loss = m.loss_both, .optimizer = optimizer, .share = first}); });
+    const std::string message = test::error_of(
+        [&, &rule = optimizer] { compile(m.model, {.loss = m.loss_both, .optimizer = rule, .share = first}); });
     EXPECT_NE(message.find("%B"), std::string::npos) << name << ": " << message;
   }
 }

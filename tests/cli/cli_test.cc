@@ -340,6 +340,12 @@ TEST_F(Cli, ShapesThatDoNotFitNameTheLayerAndBothShapes) {
   refuses("train " + recipe(residual), {"block", "[64,784]", "[64,16]"});
 }
 
+TEST_F(Cli, AShareThatIsNone) {
+  const std::string gpt = std::string("train ") + AICF_SOURCE_DIR + "/recipes/gpt-nano-mini.toml --set gpt.dropout=";
+  for (const char* share : {"1", "-0.1", "nan", "true"}) refuses(gpt + share, {"gpt.dropout", "[0, 1)", share});
+  EXPECT_EQ(run(gpt + "0.2 --steps 2").code, 0);
+}
+
 TEST_F(Cli, DataThatIsNotWhatItSays) {
   const std::string images = "train-images-idx3-ubyte.gz", labels = "train-labels-idx1-ubyte.gz";
   refuses("train " + kRecipe + " --set data.path=" + path("nowhere"), {"nowhere"});

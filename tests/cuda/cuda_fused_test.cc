@@ -3,7 +3,6 @@
 #include "aicf/ops.h"
 #include "cuda/kernel_check.h"
 #include "ops/defs.h"
-#include "ops/loops.h"
 #include "ops/random_region.h"
 #include "ops/region_op.h"
 
@@ -17,19 +16,7 @@ void run(KernelCheck& check) {
 
 TEST(CudaFused, RandomRegions) {
   KernelCheck check;
-  for (uint64_t seed = 0; seed < 300; ++seed) {
-    const RandomRegion region = RegionMaker(seed, false).make();
-    // Products differ from the CPU's.
-    const auto loops = ops::loops_of(*region.body);
-    if (!loops || loops->kind == ops::Loops::Kind::epilogue) continue;
-    ir::Sample sample;
-    sample.name = "random region " + std::to_string(seed);
-    sample.region = region.body;
-    sample.inputs = region.inputs;
-    for (size_t i = 0; i < region.operands.size(); ++i)
-      sample.values.emplace_back(static_cast<int>(i), region.operands[i]);
-    check.add({&ops::fused_def, sample, region.inputs[0].dtype});
-  }
+  each_exact_region(300, [&](const OpCase& c) { check.add(c); });
   run(check);
 }
 

@@ -1,16 +1,13 @@
 // The own matmul on the GPU: every tile; and epilogues, whose bits are those of the matmul alone, run the same way, and
 // the ops after it.
-#include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "backend/cuda/epilogue_text.h"
-#include "backend/cuda/launch.h"
 #include "backend/cuda/mma.h"
 #include "cuda/device_image.h"
 #include "ops/defs.h"
@@ -212,111 +209,6 @@ TEST(CudaMma, AnEpilogueRunsTheWayOfItsMatmul) {
     const backend::Kernel* chosen = backend::choose(device().kernels(), op.query());
     EXPECT_EQ("epilogue " + way, chosen->variant) << op.text();
     EXPECT_EQ(chosen->prepare(op.query()).variant, kernel_of(alone, way)->prepare(alone.query()).variant) << op.text();
-  }
-}
-
-// --- times: run with --gtest_also_run_disabled_tests -------------------------------------------------------------
-
-// Microseconds of a launch in a chain of them inside a graph; the median of several.
-double microseconds(const BoundOp& op, backend::PreparedKernel prepared) {
-  constexpr int kLaunches = 50, kReplays = 9;
-  backend::PreparedKernel* const all[] = {&prepared};
-  device().link(all);
-  std::vector<void*> buffers;
-  for (const std::vector<TensorType>* list : {&op.in, &op.out}) {
-    for (const TensorType& t : *list) buffers.push_back(device().allocate(t.bytes()));
-  }
-  buffers.push_back(device().allocate(prepared.workspace_bytes));
-  for (size_t i = 0; i < op.in.size(); ++i) cudaMemset(buffers[i], 0x3c, op.in[i].bytes());
-  cudaStream_t stream = nullptr;
-  cudaEvent_t begin = nullptr, end = nullptr;
-  cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
-  cudaEventCreate(&begin), cudaEventCreate(&end);
-  const backend::BoundLaunch launch = {&prepared, buffers.data(), nullptr};
-  backend::cuda::enqueue(launch, stream);
-  cudaStreamSynchronize(stream);
-  cudaGraph_t graph = nullptr;
-  cudaGraphExec_t ready = nullptr;
-  cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
-  for (int i = 0; i < kLaunches; ++i) backend::cuda::enqueue(launch, stream);
-  cudaStreamEndCapture(stream, &graph);
-  EXPECT_EQ(cudaGraphInstantiate(&ready, graph, 0), cudaSuccess);
-  std::vector<float> times;
-  for (int i = 0; i < kReplays + 2; ++i) {
-    cudaEventRecord(begin, stream);
-    cudaGraphLaunch(ready, stream);
-    cudaEventRecord(end, stream);
-    cudaEventSynchronize(end);
-    float milliseconds = 0;
-    cudaEventElapsedTime(&milliseconds, begin, end);
-    if (i >= 2) times.push_back(milliseconds);
-  }
-  cudaGraphExecDestroy(ready), cudaGraphDestroy(graph);
-  cudaEventDestroy(begin), cudaEventDestroy(end), cudaStreamDestroy(stream);
-  for (void* buffer : buffers) device().release(buffer);
-  std::nth_element(times.begin(), times.begin() + kReplays / 2, times.end());
-  return 1000.0 * static_cast<double>(times[kReplays / 2]) / kLaunches;
-}
-
-constexpr Size kSizes[] = {
-    {"mlp-tiny F1", 1, 64, 128, 784, false, true},
-    {"mlp-tiny F2", 1, 64, 128, 128, false, true},
-    {"mlp-tiny head", 1, 64, 10, 128, false, true},
-    {"mlp-tiny dX", 1, 64, 128, 128},
-    {"mlp-tiny dW1", 1, 128, 784, 64, true},
-    {"mlp-tiny dW2", 1, 128, 128, 64, true},
-    {"mlp-64x6 first", 1, 1024, 64, 3, false, true},
-    {"mlp-64x6 F", 1, 1024, 64, 64, false, true},
-    {"mlp-64x6 dX", 1, 1024, 64, 64},
-    {"mlp-64x6 dW", 1, 64, 64, 1024, true},
-    {"mlp-64x6 last", 1, 1024, 1, 64, false, true},
-    {"gpt-nano qkv", 1, 768, 384, 128, false, true},
-    {"gpt-nano proj", 1, 768, 128, 128, false, true},
-    {"gpt-nano fc", 1, 768, 512, 128, false, true},
-    {"gpt-nano fc2", 1, 768, 128, 512, false, true},
-    {"gpt-nano head", 1, 768, 65, 128, false, true},
-    {"gpt-nano dX fc", 1, 768, 128, 512},
-    {"gpt-nano dW fc", 1, 512, 128, 768, true},
-    {"gpt-nano dW qkv", 1, 384, 128, 768, true},
-    {"gpt-nano q k", 48, 64, 64, 32, false, true},
-    {"gpt-nano p v", 48, 64, 32, 64},
-    {"gpt-nano dv", 48, 64, 32, 64, true},
-    {"256 cubed", 1, 256, 256, 256, false, true},
-    {"512 cubed", 1, 512, 512, 512, false, true},
-    {"1024 cubed", 1, 1024, 1024, 1024, false, true},
-    {"gpt-char proj", 1, 16384, 384, 384, false, true},
-    {"gpt2 fc / 8", 1, 4096, 3072, 768, false, true},
-};
-
-TEST(CudaMma, DISABLED_Times) {
-  for (const Types& t : {kTypes[1], kTypes[2], kTypes[0]}) {
-    std::printf(
-        "\n%s%s: us of own (chosen tile; best tile), library (chosen by estimate), epilogue of bias and relu by each\n",
-        std::string(name_of(t.in)).c_str(), t.tf32 ? " as tf32" : "");
-    for (const Size& s : kSizes) {
-      const BoundOp op = matmul_of(s, t);
-      const MmaProblem problem = backend::cuda::mma_problem(op.query());
-      const MmaChoice chosen = backend::cuda::choose_tile(problem);
-      double own = 0, best = 1e30;
-      std::string best_name;
-      for (const MmaChoice& choice : backend::cuda::possible_tiles(problem)) {
-        const double time = microseconds(op, plain(op, problem, choice.tile));
-        if (choice.tile.name() == chosen.tile.name()) own = time;
-        if (time < best) best = time, best_name = choice.tile.name();
-      }
-      const double library = microseconds(op, kernel_of(op, "cublasLt")->prepare(op.query()));
-      const std::vector<TensorType> in = {op.in[0], op.in[1], {t.out, {s.n}}};
-      const BoundOp with_tail =
-          fused(in, ops::body_of(in, [&](std::vector<Value> v) {
-                  return std::vector<Value>{relu(ir::emit(ops::matmul_def, {v[0], v[1]}, op.attrs) + v[2])};
-                }));
-      const double own_tail = microseconds(with_tail, kernel_of(with_tail, "epilogue mma")->prepare(with_tail.query()));
-      const double library_tail =
-          microseconds(with_tail, kernel_of(with_tail, "epilogue cublasLt")->prepare(with_tail.query()));
-      std::printf("%-16s %7.2f (est. %.2f, %s) best %7.2f (%s) library %7.2f tails %7.2f %7.2f, estimate takes %s\n",
-                  s.name, own, chosen.microseconds, chosen.tile.name().c_str(), best, best_name.c_str(), library,
-                  own_tail, library_tail, backend::choose(device().kernels(), op.query())->variant);
-    }
   }
 }
 

@@ -11,6 +11,8 @@
 
 #include "aicf/ops.h"
 #include "ops/defs.h"
+#include "ops/harness.h"
+#include "ops/loops.h"
 #include "ops/retype.h"
 
 namespace aicf::test {
@@ -374,5 +376,24 @@ class RegionMaker {
 };
 
 inline RandomRegion random_region(uint64_t seed, bool wide) { return RegionMaker(seed, wide).make(); }
+
+// Calls fn(case) for the regions of the first seeds of which every backend has the same bits: without f64, and without
+// products.
+template <class Fn>
+void each_exact_region(uint64_t seeds, Fn fn) {
+  for (uint64_t seed = 0; seed < seeds; ++seed) {
+    const RandomRegion region = random_region(seed, false);
+    const auto loops = ops::loops_of(*region.body);
+    if (!loops || loops->kind == ops::Loops::Kind::epilogue) continue;
+    ir::Sample sample;
+    sample.name = "random region " + std::to_string(seed);
+    sample.region = region.body;
+    sample.inputs = region.inputs;
+    for (size_t i = 0; i < region.operands.size(); ++i) {
+      sample.values.emplace_back(static_cast<int>(i), region.operands[i]);
+    }
+    fn(OpCase{&ops::fused_def, std::move(sample), region.inputs[0].dtype});
+  }
+}
 
 }  // namespace aicf::test

@@ -331,7 +331,8 @@ TEST(OddPrograms, ProgramsOfOneStoreTrainByOneOptimizer) {
     for (const auto& [other_name, other] : all) {
       // A schedule more or less leaves the rule as it is.
       if (name != other_name && name.starts_with("adamw") && other_name.starts_with("adamw")) continue;
-      const std::string message = error_of([&] { compile(m.model, {.loss = m.loss, .optimizer = other, .share = p}); });
+      const std::string message =
+          error_of([&, &rule = other] { compile(m.model, {.loss = m.loss, .optimizer = rule, .share = p}); });
       EXPECT_EQ(message.empty(), name == other_name) << name << " then " << other_name << ": " << message;
       EXPECT_EQ(p.snapshot(), before) << name << " then " << other_name;
     }
