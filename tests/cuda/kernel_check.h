@@ -213,7 +213,7 @@ class KernelCheck {
     for (int64_t i = 0; i < want.elements(); ++i) {
       if (std::memcmp(g + i * size, w + i * size, size) == 0) continue;
       if (is_float(want.dtype()) && std::isnan(got.at(i)) && std::isnan(want.at(i))) continue;
-      if (chooses(*job.c.def, job.op.region) && are_subnormal(want.dtype(), got.at(i), want.at(i))) continue;
+      if (chooses(*job.c.def, job.op.region.get()) && are_subnormal(want.dtype(), got.at(i), want.at(i))) continue;
       ADD_FAILURE() << job.where << ": element " << i << " of " << to_string(want.type()) << " is "
                     << fmt::format("{:a}", got.at(i)) << ", on the CPU " << fmt::format("{:a}", want.at(i));
       return;
