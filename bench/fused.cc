@@ -1,5 +1,6 @@
-// Fused regions on the CPU beside loops written by hand for the same vectors: AdamW in place and layer norm, in the
-// second-level cache and from memory. With other work on the machine the least of many repetitions is the figure.
+// Fused regions on the CPU beside two others, in turns in one run: loops written by hand for the same vectors (AdamW in
+// place and layer norm, in the second-level cache and from memory), and the region's own ops one by one (short rows,
+// transposed operands). With other work on the machine the least of many repetitions is the figure.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "../bench/fused.cc"
 #include "hwy/foreach_target.h"
@@ -59,8 +60,12 @@ HWY_ATTR void layer_norm(const float* x, const float* gamma, const float* beta, 
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-#include <benchmark/benchmark.h>
+#include <fmt/core.h>
 
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -78,6 +83,8 @@ namespace {
 
 using Values = std::vector<Value>;
 constexpr int64_t kWidth = 1024;
+double seconds_each = 1;  // for a line of the table
+std::string only;         // lines that have this in their name
 
 struct Task {
   backend::CpuKernelFn fn;
@@ -98,121 +105,242 @@ void run(const backend::PreparedKernel& kernel, void* const* buffers, int thread
 }
 
 struct Memory {
-  std::vector<std::unique_ptr<float[]>> blocks;
+  std::vector<std::unique_ptr<char[]>> blocks;
+  void* add_bytes(size_t bytes) {
+    constexpr size_t kAlignment = 256;  // as the planner's
+    blocks.push_back(std::make_unique<char[]>(bytes + kAlignment));
+    const auto at = reinterpret_cast<uintptr_t>(blocks.back().get());
+    return reinterpret_cast<void*>((at + kAlignment - 1) / kAlignment * kAlignment);
+  }
   float* add(int64_t elements, float value) {
-    blocks.push_back(std::make_unique<float[]>(static_cast<size_t>(elements)));
-    for (int64_t i = 0; i < elements; ++i)
-      blocks.back()[static_cast<size_t>(i)] = value + 1e-6f * static_cast<float>(i % 999);
-    return blocks.back().get();
+    auto* const x = static_cast<float*>(add_bytes(static_cast<size_t>(elements) * sizeof(float)));
+    for (int64_t i = 0; i < elements; ++i) x[i] = value + 1e-6f * static_cast<float>(i % 999);
+    return x;
   }
 };
 
-backend::PreparedKernel prepared(const std::vector<TensorType>& in, const std::function<Values(Values)>& f) {
-  const auto body = ops::body_of(in, f);
-  std::vector<TensorType> out;
-  for (const ir::Output& o : body->outputs()) out.push_back(body->type(o.value));
-  const ir::Attrs attrs;
-  const backend::KernelQuery query{ops::fused_def, attrs, in, out, body.get()};
+// The least and the middle of each one's times, in microseconds.
+struct Times {
+  double least = 0, middle = 0;
+};
+struct Pair {
+  Times a, b;
+};
+
+Pair in_turns(const std::function<void()>& a, const std::function<void()>& b) {
+  using Clock = std::chrono::steady_clock;
+  std::vector<double> times[2];
+  const auto time = [&](const std::function<void()>& f) {
+    const auto start = Clock::now();
+    f();
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  };
+  a(), b();
+  for (const auto start = Clock::now();
+       times[0].size() < 5 || std::chrono::duration<double>(Clock::now() - start).count() < seconds_each;) {
+    times[0].push_back(time(a));
+    times[1].push_back(time(b));
+  }
+  const auto of = [](std::vector<double>& v) {
+    std::sort(v.begin(), v.end());
+    return Times{v.front() * 1e6, v[v.size() / 2] * 1e6};
+  };
+  return {of(times[0]), of(times[1])};
+}
+
+void print_head(const char* first, const char* second) {
+  fmt::print("\n{:<34} {:>12} {:>12} {:>8} {:>8}   (µs, least; region / other, least and middle)\n", "", first, second,
+             "ratio", "middle");
+}
+bool is_wanted(const std::string& name) { return name.find(only) != std::string::npos; }
+
+void print_row(const std::string& name, const Pair& t) {
+  fmt::print("{:<34} {:>12.1f} {:>12.1f} {:>8.2f} {:>8.2f}\n", name, t.a.least, t.b.least, t.b.least / t.a.least,
+             t.b.middle / t.a.middle);
+  std::fflush(stdout);
+}
+
+struct Region {
+  std::shared_ptr<const ir::Graph> body;
+  std::vector<TensorType> in, out;
+  backend::PreparedKernel kernel;
+};
+
+backend::PreparedKernel prepared(const ir::OpDef& def, const ir::Attrs& attrs, const std::vector<TensorType>& in,
+                                 const std::vector<TensorType>& out, const ir::Graph* body) {
+  const backend::KernelQuery query{def, attrs, in, out, body};
   return backend::choose(backend::cpu::kernel_table(), query)->prepare(query);
 }
 
-int64_t elements_of(const benchmark::State& state) { return state.range(0) * 1024; }
-int threads_of(const benchmark::State& state) { return static_cast<int>(state.range(1)); }
-
-void count(benchmark::State& state, double bytes_per_element) {
-  state.counters["GB/s"] = benchmark::Counter(bytes_per_element * static_cast<double>(elements_of(state)) * 1e-9,
-                                              benchmark::Counter::kIsIterationInvariantRate);
+Region region_of(const std::vector<TensorType>& in, const std::function<Values(Values)>& f) {
+  Region region{ops::body_of(in, f), in, {}, {}};
+  for (const ir::Output& o : region.body->outputs()) region.out.push_back(region.body->type(o.value));
+  region.kernel = prepared(ops::fused_def, {}, in, region.out, region.body.get());
+  return region;
 }
 
-// p, m, s, g, then the three scalars.
-std::vector<void*> adamw_buffers(Memory& memory, int64_t n) {
-  std::vector<void*> buffers;
-  for (float value : {0.5f, 0.1f, 0.2f, 0.3f}) buffers.push_back(memory.add(n, value));
-  for (float value : {0.1f, 0.999f, 1e-8f}) buffers.push_back(memory.add(1, value));
-  return buffers;
-}
+// --- by hand ------------------------------------------------------------------------------------------------------
 
-void fused_adamw(benchmark::State& state) {
-  const int64_t n = elements_of(state);
+void time_adamw(int64_t n, int threads) {
+  const std::string name = fmt::format("AdamW, {} Ki, {} thread(s)", n / 1024, threads);
+  if (!is_wanted(name)) return;
   const TensorType full{f32, {n}}, one{f32, {}};
-  const backend::PreparedKernel kernel = prepared({full, full, full, full, one, one, one}, [](Values v) {
+  const Region region = region_of({full, full, full, full, one, one, one}, [](Values v) {
     const Value m = v[1] + (v[3] - v[1]) * v[4];
     const Value s = v[2] + (v[3] * v[3] - v[2]) * v[4];
     return Values{v[0] * v[5] - m / (sqrt(s) + v[6]), m, s};
   });
   Memory memory;
-  std::vector<void*> buffers = adamw_buffers(memory, n);
+  std::vector<void*> buffers;
+  for (float value : {0.5f, 0.1f, 0.2f, 0.3f}) buffers.push_back(memory.add(n, value));
+  for (float value : {0.1f, 0.999f, 1e-8f}) buffers.push_back(memory.add(1, value));
   for (size_t i = 0; i < 3; ++i) buffers.push_back(buffers[i]);
-  buffers.push_back(nullptr);
-  for (auto _ : state) run(kernel, buffers.data(), threads_of(state));
-  count(state, 28);
-}
-
-void adamw_by_hand(benchmark::State& state) {
-  Memory memory;
-  const std::vector<void*> buffers = adamw_buffers(memory, elements_of(state));
+  buffers.push_back(memory.add_bytes(region.kernel.workspace_bytes));
   const auto part = [](const backend::KernelArgs& args, int part, int parts) {
     const int64_t n = *static_cast<const int64_t*>(args.params) / parts, first = n * part;
     const auto at = [&](int i) { return static_cast<float*>(args.buffers[i]); };
     HWY_DYNAMIC_DISPATCH(adamw)
     (at(0) + first, at(1) + first, at(2) + first, at(3) + first, *at(4), *at(5), *at(6), static_cast<size_t>(n));
   };
-  const int64_t n = elements_of(state);
   Task task{part, {buffers.data(), &n}};
-  for (auto _ : state) base::ThreadPool::shared().run(run_part, &task, threads_of(state) * 4, threads_of(state));
-  count(state, 28);
+  print_row(name, in_turns([&] { base::ThreadPool::shared().run(run_part, &task, threads * 4, threads); },
+                           [&] { run(region.kernel, buffers.data(), threads); }));
 }
 
-// x, gamma, beta, y, the scale of each row.
-std::vector<void*> layer_norm_buffers(Memory& memory, int64_t n) {
-  return {memory.add(n, 0.5f), memory.add(kWidth, 1),     memory.add(kWidth, 0),
-          memory.add(n, 0),    memory.add(n / kWidth, 0), nullptr};
+Values layer_norm_of(Values v, int64_t width) {
+  const Value centred = v[0] - sum(v[0], {1}, true) / static_cast<double>(width);
+  const Value scale = rsqrt(sum(centred * centred, {1}, true) / static_cast<double>(width) + 1e-5);
+  return {centred * scale * v[1] + v[2], scale};
 }
 
-void fused_layer_norm(benchmark::State& state) {
-  const int64_t n = elements_of(state);
+void time_layer_norm(int64_t n, int threads) {
+  const std::string name = fmt::format("layer_norm, {} Ki, {} thread(s)", n / 1024, threads);
+  if (!is_wanted(name)) return;
   const TensorType full{f32, {n / kWidth, kWidth}}, row{f32, {kWidth}};
-  const backend::PreparedKernel kernel = prepared({full, row, row}, [](Values v) {
-    const Value centred = v[0] - sum(v[0], {1}, true) / static_cast<double>(kWidth);
-    const Value scale = rsqrt(sum(centred * centred, {1}, true) / static_cast<double>(kWidth) + 1e-5);
-    return Values{centred * scale * v[1] + v[2], scale};
-  });
+  const Region region = region_of({full, row, row}, [](Values v) { return layer_norm_of(v, kWidth); });
   Memory memory;
-  const std::vector<void*> buffers = layer_norm_buffers(memory, n);
-  for (auto _ : state) run(kernel, buffers.data(), threads_of(state));
-  count(state, 8);
-}
-
-void layer_norm_by_hand(benchmark::State& state) {
-  Memory memory;
-  const std::vector<void*> buffers = layer_norm_buffers(memory, elements_of(state));
+  const std::vector<void*> buffers = {memory.add(n, 0.5f),       memory.add(kWidth, 1),
+                                      memory.add(kWidth, 0),     memory.add(n, 0),
+                                      memory.add(n / kWidth, 0), memory.add_bytes(region.kernel.workspace_bytes)};
   const auto part = [](const backend::KernelArgs& args, int part, int parts) {
     const int64_t rows = *static_cast<const int64_t*>(args.params) / kWidth / parts, first = rows * part;
     const auto at = [&](int i) { return static_cast<float*>(args.buffers[i]); };
     HWY_DYNAMIC_DISPATCH(layer_norm)
     (at(0) + first * kWidth, at(1), at(2), at(3) + first * kWidth, at(4) + first, static_cast<size_t>(rows), kWidth);
   };
-  const int64_t n = elements_of(state);
   Task task{part, {buffers.data(), &n}};
-  for (auto _ : state) base::ThreadPool::shared().run(run_part, &task, threads_of(state) * 4, threads_of(state));
-  count(state, 8);
+  print_row(name, in_turns([&] { base::ThreadPool::shared().run(run_part, &task, threads * 4, threads); },
+                           [&] { run(region.kernel, buffers.data(), threads); }));
 }
 
-// Thousands of elements of a tensor, and threads.
-void sizes(benchmark::internal::Benchmark* b) {
-  for (int64_t threads : {1, 2}) {
-    for (int64_t thousands : {16, 16 * 1024}) b->Args({thousands, threads});
+// --- one by one ---------------------------------------------------------------------------------------------------
+
+// The ops of a region, each by its own kernel. A reshape is its operand.
+struct OneByOne {
+  struct Launch {
+    backend::PreparedKernel kernel;
+    std::vector<void*> buffers;
+  };
+  std::vector<Launch> launches;
+
+  OneByOne(const Region& region, const std::vector<void*>& operands, Memory& memory) {
+    const ir::Graph& body = *region.body;
+    std::vector<void*> at(static_cast<size_t>(body.num_values()));
+    size_t operand = 0;
+    for (ir::ValueId v = 0; v < body.num_values(); ++v) {
+      const ir::ValueInfo& info = body.value(v);
+      void*& place = at[static_cast<size_t>(v)];
+      if (body.is_external(v)) {
+        place = operands[operand++];
+      } else if (info.role == ir::Role::constant) {
+        place = const_cast<void*>(static_cast<const void*>(info.data->data()));
+      } else {
+        place = memory.add_bytes(info.type.bytes());
+      }
+    }
+    for (const ir::Op& op : body.ops()) {
+      if (op.def == &ops::reshape_def) {
+        at[static_cast<size_t>(op.outputs[0])] = at[static_cast<size_t>(op.inputs[0])];
+        continue;
+      }
+      std::vector<TensorType> in, out;
+      Launch launch;
+      for (ir::ValueId v : op.inputs) in.push_back(body.type(v)), launch.buffers.push_back(at[static_cast<size_t>(v)]);
+      for (ir::ValueId v : op.outputs)
+        out.push_back(body.type(v)), launch.buffers.push_back(at[static_cast<size_t>(v)]);
+      launch.kernel = prepared(*op.def, op.attrs, in, out, nullptr);
+      launch.buffers.push_back(memory.add_bytes(launch.kernel.workspace_bytes));
+      launches.push_back(std::move(launch));
+    }
   }
-  b->ArgNames({"Ki", "threads"})->UseRealTime()->Repetitions(9)->ReportAggregatesOnly(true);
-  b->ComputeStatistics("min", [](const std::vector<double>& v) { return *std::min_element(v.begin(), v.end()); });
+  void run_all() const {
+    for (const Launch& l : launches) run(l.kernel, l.buffers.data(), 1);
+  }
+};
+
+void time_ops(const std::string& name, const std::vector<TensorType>& in, const std::function<Values(Values)>& f) {
+  if (!is_wanted(name)) return;
+  const Region region = region_of(in, f);
+  Memory memory;
+  std::vector<void*> buffers;
+  for (const TensorType& type : in) buffers.push_back(memory.add(type.shape.elements(), 0.5f));
+  const OneByOne ops(region, buffers, memory);
+  for (const TensorType& type : region.out) buffers.push_back(memory.add_bytes(type.bytes()));
+  buffers.push_back(memory.add_bytes(region.kernel.workspace_bytes));
+  print_row(name, in_turns([&] { ops.run_all(); }, [&] { run(region.kernel, buffers.data(), 1); }));
 }
-BENCHMARK(adamw_by_hand)->Apply(sizes);
-BENCHMARK(fused_adamw)->Apply(sizes);
-BENCHMARK(layer_norm_by_hand)->Apply(sizes);
-BENCHMARK(fused_layer_norm)->Apply(sizes);
+
+void time_short_rows() {
+  constexpr int64_t kElements = 256 * 1024;
+  for (int64_t width : {16, 32, 50, 64, 65, 128, 768}) {
+    const TensorType full{f32, {kElements / width, width}}, row{f32, {width}};
+    time_ops(fmt::format("softmax, rows of {}", width), {full}, [](Values v) {
+      const Value e = exp(v[0] - max(v[0], {1}, true));
+      return Values{e / sum(e, {1}, true)};
+    });
+    time_ops(fmt::format("layer_norm, rows of {}", width), {full, row, row},
+             [&](Values v) { return layer_norm_of(v, width); });
+    time_ops(fmt::format("scaled and shifted, rows of {}", width), {full, row, row},
+             [](Values v) { return Values{v[0] * v[1] + v[2]}; });
+    time_ops(fmt::format("rows less their mean, of {}", width), {full},
+             [&](Values v) { return Values{v[0] - sum(v[0], {1}, true) / static_cast<double>(width)}; });
+  }
+}
+
+void time_transposed() {
+  for (int64_t n : {64, 512, 2048}) {
+    const TensorType full{f32, {n, n}};
+    time_ops(fmt::format("a + transpose(b), {}²", n), {full, full}, [](Values v) {
+      return Values{v[0] + transpose(v[1], {1, 0})};
+    });
+    time_ops(fmt::format("softmax of a transpose, {}²", n), {full}, [](Values v) {
+      const Value x = transpose(v[0], {1, 0}), e = exp(x - max(x, {1}, true));
+      return Values{e / sum(e, {1}, true)};
+    });
+  }
+  const TensorType heads{f32, {12, 64, 4, 32}}, swapped{f32, {12, 4, 64, 32}};
+  time_ops("heads apart, scaled", {heads, swapped}, [](Values v) {
+    return Values{transpose(v[0], {0, 2, 1, 3}) * 0.125 + v[1]};
+  });
+}
 
 }  // namespace
 }  // namespace aicf::bench
 
-BENCHMARK_MAIN();
+// Arguments: seconds for a line; a part of the names of the lines wanted.
+int main(int argc, char** argv) {
+  using namespace aicf::bench;
+  if (argc > 1) seconds_each = std::atof(argv[1]);
+  if (argc > 2) only = argv[2];
+  print_head("by hand", "region");
+  for (int64_t ki : {16, 16 * 1024}) {
+    for (int threads : {1, 2}) {
+      time_adamw(ki * 1024, threads);
+      time_layer_norm(ki * 1024, threads);
+    }
+  }
+  print_head("one by one", "region");
+  time_short_rows();
+  time_transposed();
+}
 #endif

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <functional>
 #include <map>
 
 #include "ir/text.h"
@@ -70,22 +71,81 @@ void check(const RandomRegion& region, std::mt19937_64& random) {
               "result " + std::to_string(rule.out) + " in operand " + std::to_string(rule.in));
 }
 
+RandomRegion region_of(const std::vector<TensorType>& inputs,
+                       const std::function<std::vector<Value>(std::vector<Value>)>& f) {
+  RandomRegion region;
+  region.inputs = inputs;
+  region.body = std::const_pointer_cast<ir::Graph>(ops::body_of(inputs, f));
+  std::mt19937_64 random(1);
+  for (const TensorType& type : inputs) {
+    Tensor x(type);
+    for (int64_t i = 0; i < x.elements(); ++i)
+      set_element(type.dtype, x.data(), i, static_cast<double>(random() % 999) / 128 - 3);
+    region.operands.push_back(std::move(x));
+  }
+  return region;
+}
+
+// Rows around the sizes of vectors, blocks of a chain, blocks of the reduction tree and tiles; few and many of them,
+// some in bands; an operand that all share, one that lies across them.
+TEST(FusedRandom, RowsOfManyLengths) {
+  std::mt19937_64 random(1);
+  for (int64_t n :
+       {1, 15, 16, 17, 48, 63, 64, 65, 128, 192, 255, 256, 257, 320, 1000, 1024, 1025, 2000, 2049, 4096, 5000}) {
+    for (int64_t rows : {2, 15, 16, 48}) {
+      SCOPED_TRACE(std::to_string(rows) + " rows of " + std::to_string(n));
+      const TensorType full{f32, {rows, n}}, across{f32, {n, rows}}, row{f32, {n}};
+      const auto width = static_cast<double>(n);
+      check(region_of({full, across, row},
+                      [](std::vector<Value> v) {
+                        const Value t = transpose(v[1], {1, 0});
+                        return std::vector<Value>{t * v[2] + v[0], t - v[0]};
+                      }),
+            random);
+      check(region_of({full, across, row},
+                      [&](std::vector<Value> v) {
+                        const Value x = v[0] + transpose(v[1], {1, 0});
+                        const Value centred = x - sum(x, {1}, true) / width;
+                        const Value scale = rsqrt(sum(centred * centred, {1}, true) / width + 1e-5);
+                        return std::vector<Value>{centred * scale * v[2], scale, sum(v[0], {1})};
+                      }),
+            random);
+      check(region_of({across},
+                      [](std::vector<Value> v) {
+                        const Value x = transpose(v[0], {1, 0}), e = exp(x - max(x, {1}, true));
+                        return std::vector<Value>{e / sum(e, {1}, true)};
+                      }),
+            random);
+    }
+  }
+}
+
+// More ops one after the other, and more values at a time, than a chain holds.
+TEST(FusedRandom, ManyOps) {
+  const TensorType type{f32, {3, 77}};
+  std::mt19937_64 random(1);
+  check(region_of({type, type},
+                  [](std::vector<Value> v) {
+                    Value x = v[0];
+                    std::vector<Value> results;
+                    for (int i = 0; i < 300; ++i) {
+                      x = i % 3 == 0 ? x * 0.5 + v[1] : i % 3 == 1 ? v[0] - x : maximum(x, v[1] * 0.25);
+                      if (i % 40 == 0) results.push_back(x);
+                    }
+                    results.push_back(x);
+                    return results;
+                  }),
+        random);
+}
+
 // Results that are written past the cache, one of them in place.
 TEST(FusedRandom, LargeResults) {
   const Shape shape = {3, (6 << 20) / 4 + 5};
-  RandomRegion region;
-  region.inputs = {{f32, shape}, {bf16, shape}, {f32, {shape[1]}}};
-  region.body = std::const_pointer_cast<ir::Graph>(ops::body_of(region.inputs, [](std::vector<Value> v) {
+  const RandomRegion region = region_of({{f32, shape}, {bf16, shape}, {f32, {shape[1]}}}, [](std::vector<Value> v) {
     const Value y = v[0] * v[2] + cast(v[1], f32);
     return std::vector<Value>{y, cast(y * 3.0, bf16), v[0] - y};
-  }));
+  });
   std::mt19937_64 random(1);
-  for (const TensorType& type : region.inputs) {
-    Tensor x(type);
-    for (int64_t i = 0; i < x.elements(); ++i)
-      set_element(type.dtype, x.data(), i, static_cast<double>(random() % 999) / 8);
-    region.operands.push_back(std::move(x));
-  }
   check(region, random);
 }
 

@@ -193,9 +193,9 @@ TileFn find_tile(const ir::OpDef& def, DType dtype, unsigned scalars) {
   return dtype == f32 ? find_f32_tile(*op, scalars) : find_scalar_tile(*op, dtype, scalars);
 }
 
-TileFn find_pair(const ir::OpDef& inner, const ir::OpDef& outer, bool right, unsigned scalars) {
-  const std::optional<Pointwise> first = pointwise_of(inner.name), second = pointwise_of(outer.name);
-  return first && second ? find_f32_pair(*first, *second, right, scalars) : nullptr;
+Link::Fn find_op_link(const ir::OpDef& def, LinkForm form) {
+  const std::optional<Pointwise> op = pointwise_of(def.name);
+  return op ? find_f32_link(*op, form) : nullptr;
 }
 
 TileFn find_cast(DType from, DType to) {

@@ -27,10 +27,6 @@ using TileFn = void (*)(const void* const* in, void* out, size_t n);
 // `scalars`: bit k set, in[k] is one element, the same for all i; null also where there is no such tile.
 TileFn find_tile(const ir::OpDef& def, DType dtype, unsigned scalars = 0);
 
-// Two ops on f32 in one tile: outer(inner(in[0], in[1]), in[2]), or outer(in[2], inner(…)) where `right`. Null where
-// there is none.
-TileFn find_pair(const ir::OpDef& inner, const ir::OpDef& outer, bool right, unsigned scalars);
-
 // The type in which an op on `dtype` is computed: f32 for bf16 and f16, except for `select`, which moves bits.
 DType compute_dtype(const ir::OpDef& def, DType dtype);
 

@@ -3,6 +3,8 @@
 #define HWY_TARGET_INCLUDE "backend/cpu/pointwise_f32.cc"
 #include "hwy/foreach_target.h"
 // After foreach_target.
+#include <utility>
+
 #include "backend/cpu/pointwise_tables.h"
 #include "backend/cpu/simd_f32-inl.h"
 
@@ -19,48 +21,43 @@ namespace HWY_NAMESPACE {
   };
 #include "ops/ops.def"
 
-template <class Op, class Out>
-HWY_INLINE HWY_ATTR void unary(const void* const* in, void* out, size_t n) {
-  const float* a = static_cast<const float*>(in[0]);
-  Out* y = static_cast<Out*>(out);
-  size_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) store(Op()(load(a + i)), y + i);
-  if (i == n) return;
-  // The rest through padded copies: the same instructions, so the same bits.
-  float pa[kLanes] = {};
-  Out py[kLanes];
-  std::memcpy(pa, a + i, (n - i) * sizeof(float));
-  store(Op()(load(pa)), py);
-  std::memcpy(y + i, py, (n - i) * sizeof(Out));
+// The first n elements, the rest 0; one is in all lanes.
+HWY_INLINE HWY_ATTR F32 load_some(const float* x, size_t n) {
+  if (n == 1) return {hn::Set(FloatTag(), *x)};
+  return {hn::MaskedLoad(hn::FirstN(FloatTag(), n), FloatTag(), x)};
+}
+HWY_INLINE HWY_ATTR void store_some(F32 v, float* y, size_t n) {
+  if (n == 1) {
+    *y = hn::GetLane(v.v);
+  } else {
+    hn::BlendedStore(v.v, hn::FirstN(FloatTag(), n), FloatTag(), y);
+  }
+}
+HWY_INLINE HWY_ATTR void store_some(Mask m, uint8_t* y, size_t n) {
+  uint8_t all[kLanes];
+  store(m, all);
+  std::memcpy(y, all, n);
 }
 
-// kScalars: bit k set, operand k is one element.
-template <class Op, class Out, unsigned kScalars>
-HWY_INLINE HWY_ATTR void binary(const void* const* in, void* out, size_t n) {
-  const float* a = static_cast<const float*>(in[0]);
-  const float* b = static_cast<const float*>(in[1]);
-  Out* y = static_cast<Out*>(out);
-  const F32 all_a = {hn::Set(FloatTag(), *a)}, all_b = {hn::Set(FloatTag(), *b)};
-  const auto value = [&](const float* pa, const float* pb)
-                         HWY_ATTR { return Op()(kScalars & 1 ? all_a : load(pa), kScalars & 2 ? all_b : load(pb)); };
+// kScalars: bit k set, operand k is one element. What is left of a vector goes through the same instructions, so the
+// bits are the same.
+template <class Op, class Out, unsigned kScalars, size_t... kOperand>
+HWY_INLINE HWY_ATTR void tile_of_operands(const void* const* in, void* out, size_t n,
+                                          std::index_sequence<kOperand...>) {
+  const float* const x[] = {static_cast<const float*>(in[kOperand])...};
+  const F32 all[] = {{hn::Set(FloatTag(), *x[kOperand])}...};
+  Out* const y = static_cast<Out*>(out);
   size_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) store(value(a + i, b + i), y + i);
+  for (; i + kLanes <= n; i += kLanes) {
+    store(Op()((kScalars >> kOperand & 1 ? all[kOperand] : load(x[kOperand] + i))...), y + i);
+  }
   if (i == n) return;
-  float pa[kLanes] = {}, pb[kLanes] = {};
-  Out py[kLanes];
-  if (!(kScalars & 1)) std::memcpy(pa, a + i, (n - i) * sizeof(float));
-  if (!(kScalars & 2)) std::memcpy(pb, b + i, (n - i) * sizeof(float));
-  store(value(pa, pb), py);
-  std::memcpy(y + i, py, (n - i) * sizeof(Out));
+  store_some(Op()((kScalars >> kOperand & 1 ? all[kOperand] : load_some(x[kOperand] + i, n - i))...), y + i, n - i);
 }
 
 template <class Op, class Out, int kArity, unsigned kScalars>
 HWY_ATTR void tile(const void* const* in, void* out, size_t n) {
-  if constexpr (kArity == 1) {
-    unary<Op, Out>(in, out, n);
-  } else {
-    binary<Op, Out, kScalars>(in, out, n);
-  }
+  tile_of_operands<Op, Out, kScalars>(in, out, n, std::make_index_sequence<kArity>());
 }
 
 template <unsigned kScalars>

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "backend/cpu/pointwise.h"
+#include "backend/cpu/pointwise_chain.h"
 
 namespace aicf::backend::cpu {
 
@@ -16,9 +17,8 @@ enum class Pointwise : uint8_t {
 // Null where the op has no instance of the type, or none that takes those operands as scalars.
 TileFn find_f32_tile(Pointwise op, unsigned scalars = 0);
 TileFn find_scalar_tile(Pointwise op, DType dtype, unsigned scalars = 0);
-// Two f32 ops in one: outer(inner(in[0], in[1]), in[2]), or outer(in[2], inner(…)) where `right`. Null where there is
-// none.
-TileFn find_f32_pair(Pointwise inner, Pointwise outer, bool right, unsigned scalars);
+// Null where the op has no link of that form.
+Link::Fn find_f32_link(Pointwise op, LinkForm form);
 // The casts with a vector form; null for the others.
 TileFn find_f32_cast(DType from, DType to);
 TileFn find_scalar_cast(DType from, DType to);

@@ -54,9 +54,35 @@ HWY_INLINE HWY_ATTR void take_some(F32* acc, const float* x, size_t n) {
   }
 }
 
+// Rows of at least as many elements as there are lanes.
+template <class Op>
+HWY_ATTR float long_block(const float* x, size_t n) {
+  F32 acc[kVectors];
+#pragma GCC unroll 16
+  for (size_t k = 0; k < kVectors; ++k) acc[k] = lit<F32>(Op::kIdentity);
+  size_t i = 0;
+  for (; i + kRowLanes <= n; i += kRowLanes) {
+#pragma GCC unroll 16
+    for (size_t k = 0; k < kVectors; ++k) acc[k] = Op()(acc[k], load(x + i + k * kLanes));
+  }
+  if (i < n) {
+#pragma GCC unroll 16
+    for (size_t k = 0; k < kVectors; ++k) {
+      if (i + k * kLanes < n) take_some<Op>(acc + k, x + i + k * kLanes, std::min(kLanes, n - i - k * kLanes));
+    }
+  }
+#pragma GCC unroll 16
+  for (size_t h = kVectors / 2; h > 0; h /= 2) {
+#pragma GCC unroll 16
+    for (size_t k = 0; k < h; ++k) acc[k] = Op()(acc[k], acc[k + h]);
+  }
+  return combine_lanes<Op>(acc[0], kLanes);
+}
+
 template <class Op>
 HWY_ATTR float row_block(const float* x, size_t n) {
-  const size_t w = std::min(kRowLanes, std::bit_ceil(n)), vectors = (w + kLanes - 1) / kLanes;
+  if (n >= kRowLanes) return long_block<Op>(x, n);
+  const size_t w = std::bit_ceil(n), vectors = (w + kLanes - 1) / kLanes;
   if (vectors == 1) {  // a short row stays in a register
     F32 one = lit<F32>(Op::kIdentity);
     take_some<Op>(&one, x, n);
@@ -64,11 +90,7 @@ HWY_ATTR float row_block(const float* x, size_t n) {
   }
   F32 acc[kVectors];
   for (size_t k = 0; k < vectors; ++k) acc[k] = lit<F32>(Op::kIdentity);
-  size_t i = 0;
-  for (; i + kRowLanes <= n; i += kRowLanes) {
-    for (size_t k = 0; k < kVectors; ++k) acc[k] = Op()(acc[k], load(x + i + k * kLanes));
-  }
-  take_some<Op>(acc, x + i, n - i);
+  take_some<Op>(acc, x, n);
   for (size_t h = vectors / 2; h > 0; h /= 2) {
     for (size_t k = 0; k < h; ++k) acc[k] = Op()(acc[k], acc[k + h]);
   }

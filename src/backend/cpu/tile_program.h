@@ -13,6 +13,8 @@
 
 #include "backend/api.h"
 #include "backend/cpu/pointwise.h"
+#include "backend/cpu/pointwise_chain.h"
+#include "backend/cpu/reduce_tree.h"
 #include "backend/cpu/tile_reduce.h"
 #include "backend/cpu/tile_walk.h"
 #include "ops/loops.h"
@@ -56,6 +58,7 @@ struct Instr {
     index,       // numbers
     bits,        // random words; in: seed, offset
     tile,        // out = tile(in…)
+    chain,       // a run of links, which name what they read and write
     repeat,      // out = each element of in[0], `length` times
     reduce,      // out (row) = in[0] (element), whole rows
     accumulate,  // lanes of block results of a row take in[0]
@@ -66,32 +69,50 @@ struct Instr {
   Level level = Level::element;
   uint8_t size = 0;         // bytes of an element of out
   bool wide_index = false;  // in[0] of pick is i64
+  bool columns = false;     // a view of a row that is the same for all
   bool one = false;         // in[0] of pick and repeat is one value for the whole run
+  bool by_row = false;      // the chain takes elements that are one for each row of a group
+  bool reduces = false;     // the chain does
   int out = -1;
   int in[3] = {0, 0, 0};
   int arity = 0;
   TileFn tile = nullptr;
-  const ir::OpDef* f32_op = nullptr;  // of a tile: the one op that it is, on f32
-  unsigned scalars = 0;               // bit k: in[k] is one element
+  const ir::OpDef* f32_op = nullptr;  // of a tile: the op that it is, where it may be a link of a chain
+  unsigned scalars = 0;               // bit k: in[k] is one element, or one for each row
+  int first_link = 0, links = 0;
   At at = {};
   const void* data = nullptr;
   int walk = -1;
   int64_t first = 0, each = 0;
-  int64_t fetch = 0;  // of a view: bytes of the next tile to ask for after each instruction, whole lines
+  int64_t across = 0;  // of a load: elements from one to the next along a row, where rows are one element apart
+  int64_t fetch = 0;   // of a view: bytes of the next tile to ask for after each instruction, whole lines
   int64_t pick = 0, extent = 0;
   uint32_t ordinal = 0;  // of bits
   DType dtype = f32;
   int partial = -1;
 };
 
+// What is bound to a link before a chain runs.
+struct ChainLink {
+  enum class Kind : uint8_t { read, one, write, reduce, fetch };
+  Kind kind = Kind::read;
+  Link::Fn fn = nullptr;
+  int value = -1;   // that it reads or writes; the accumulator alone: -1
+  size_t each = 0;  // as Link's
+  int partial = -1;
+  int store = -1;  // of a write: what becomes of the value, if that is all
+};
+inline constexpr size_t kMostLinks = 128;  // of a chain
+
 // A reduction whose partial results are in the workspace: those of the blocks of a row, or of chunks of rows.
 struct Partial {
   int node = -1;
   ReduceKind kind = ReduceKind::sum;
   const TreeFns* tree = nullptr;
+  const ReduceTree<float>* f32_tree = nullptr;  // where `tree` is of f32
   size_t size = 0;
   At at = {};        // set by the kernel
-  size_t lanes = 0;  // in the scratch
+  size_t lanes = 0;  // in the scratch: those of a block, then the results of the blocks of a row that is held whole
 };
 
 struct Store {
@@ -100,12 +121,16 @@ struct Store {
   size_t size = 0;
   Level level = Level::element;
   bool past_cache = false;
-  bool alone = false;  // the only store of a value that is computed at its level
-  int operands = 0;    // buffers that may be this result's too
+  bool alone = false;     // the only store of a value that is computed at its level
+  bool straight = false;  // a chain may write it past the cache
+  int operands = 0;       // buffers that may be this result's too
   // Buffers that are still read after the value is there: where the result takes the storage of none of them, the
   // value is computed in place.
   std::vector<int> read_later = {};
 };
+
+// Elements from a row of a band to the next: no multiple of a page, lest they evict each other.
+constexpr int64_t band_pitch(int64_t tile) { return (tile + 15) / 16 * 16 + 16; }
 
 // Bytes on the stack of a part.
 inline constexpr size_t kScratchBytes = size_t{256} << 10;
@@ -115,13 +140,20 @@ struct Program {
     Level level = Level::element;
     std::vector<Instr> views = {};  // these first
     std::vector<Instr> instrs = {};
+    bool fetched = false;  // chains fetch what its views see
   };
   int64_t rows = 1, length = 1;
   int64_t group = 1;  // rows
   int64_t tile = 1;   // elements
+  // Rows that are loaded together where they lie across the lines of an operand. Units are bands, then, if no row is
+  // reduced.
+  int64_t band = 1;
+  int64_t bytes = 0;  // of what is read and written element by element
   Step once;
-  std::vector<Step> steps;  // of a group, in order
+  Step shared = {.level = Level::element};  // of the first tile: values that are the same for all
+  std::vector<Step> steps;                  // of a group, in order
   std::vector<Walk> walks;
+  std::vector<ChainLink> links;
   std::vector<Store> stores;
   std::vector<Partial> columns, reduces;
   std::vector<size_t> place;  // of each value in the scratch; SIZE_MAX: none
@@ -130,7 +162,8 @@ struct Program {
 
   const Step* last_of_elements() const { return steps.size() < 2 ? nullptr : &steps[steps.size() - 2]; }
   int64_t tiles() const { return group > 1 ? 1 : (length + tile - 1) / tile; }  // of a group
-  int64_t units() const { return (rows + group - 1) / group * tiles(); }
+  bool in_bands() const { return band > 1 && reduces.empty() && columns.empty(); }
+  int64_t units() const { return in_bands() ? rows / band : (rows + group - 1) / group * tiles(); }
   int64_t blocks() const { return static_cast<int64_t>(blocks_of(static_cast<size_t>(length), kRowBlock)); }
 };
 
@@ -165,13 +198,20 @@ class TileRun {
   void start_group(int64_t row, int64_t rows);
   void start_tile(int64_t from, int64_t n);
   void group(int64_t row, int64_t rows);
+  void tiles_of_band(int64_t begin, int64_t end);
   void run(const Program::Step& step);
   void view(const Instr& instr) {
-    at_[instr.out] = instr.at.in(args_) + (instr.first + instr.each * first(instr.level)) * instr.size;
+    const int64_t from = instr.columns ? from_ : instr.each * first(instr.level);
+    at_[instr.out] = instr.at.in(args_) + (instr.first + from) * instr.size;
   }
   void fetch(const Program::Step& step, int64_t instr);
   void run(const Instr& instr);
+  void chain(const Instr& instr);
+  void bind(const ChainLink& from, Link& link) const;
+  void chain_of_row(const Instr& instr, Link* links);
+  void rest_of_chain(const Instr& instr, const Link* links, size_t from, size_t n);
   void load(const Instr& instr);
+  void load_across(const Instr& instr);
   void pick(const Instr& instr);
   void number(const Instr& instr);
   void draw(const Instr& instr);
@@ -193,8 +233,12 @@ class TileRun {
   const KernelArgs& args_;
   int64_t row_ = 0, rows_ = 1, from_ = 0, n_ = 0;
   int64_t chunk_ = 0, block_row_ = 0;
-  int64_t ahead_ = 0;  // elements from this tile to the next
+  int64_t band_row_ = 0;   // of this row in its band
+  int64_t band_fill_ = 0;  // rows of the band to load now, from this one on
+  int64_t ahead_ = 0;      // elements from this tile to the next
   bool past_cache_ = false;
+  uint64_t straight_ = 0;  // bit i: a chain writes this tile of store i past the cache
+  const Chains& chains_ = chains();
   const void** at_;  // of each value
   Mode* modes_;      // of each store
   alignas(64) char scratch_[kScratchBytes];

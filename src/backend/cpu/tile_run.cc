@@ -25,6 +25,21 @@ void with_bits(size_t size, F f) {
   }
 }
 
+// n > 0.
+template <class T>
+void fill(T value, int64_t n, T* out) {
+  constexpr int64_t kEach = 16 / sizeof(T);
+  if (n < kEach) {
+    std::fill_n(out, n, value);
+    return;
+  }
+  T some[kEach];
+  for (T& x : some) x = value;
+  const __m128i all = _mm_loadu_si128(reinterpret_cast<const __m128i*>(some));
+  for (int64_t i = 0; i + kEach <= n; i += kEach) _mm_storeu_si128(reinterpret_cast<__m128i*>(out + i), all);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(out + n - kEach), all);
+}
+
 // Past the cache.
 void stream(const char* from, char* to, size_t bytes) {
   const size_t head = std::min(bytes, -reinterpret_cast<uintptr_t>(to) % 16);
@@ -61,6 +76,10 @@ TileRun::TileRun(const Program& program, const KernelArgs& args) : p_(program), 
     past_cache_ = past_cache_ || modes_[i] == Mode::past_cache;
   }
   run(p_.once);
+  if (p_.shared.instrs.empty()) return;
+  start_group(0, std::min(p_.group, p_.rows));
+  start_tile(0, p_.length);
+  for (const Instr& instr : p_.shared.instrs) run(instr);
 }
 
 TileRun::~TileRun() {
@@ -80,6 +99,7 @@ TileRun::Mode TileRun::mode_of(const Store& store) const {
 }
 
 void TileRun::units(int64_t begin, int64_t end) {
+  if (p_.in_bands()) return rows(begin * p_.band, end * p_.band);
   const int64_t tiles = p_.tiles();
   if (tiles == 1) return rows(begin * p_.group, std::min(end * p_.group, p_.rows));
   while (begin < end) {
@@ -90,7 +110,38 @@ void TileRun::units(int64_t begin, int64_t end) {
 }
 
 void TileRun::rows(int64_t begin, int64_t end) {
-  for (int64_t row = begin; row < end; row += p_.group) group(row, std::min(p_.group, end - row));
+  if (p_.in_bands()) {
+    for (int64_t row = begin; row < end;) {
+      const int64_t next = std::min(end, (row / p_.band + 1) * p_.band);
+      tiles_of_band(row, next);
+      row = next;
+    }
+    return;
+  }
+  for (int64_t row = begin; row < end; row += p_.group) {
+    band_row_ = row % p_.band;
+    band_fill_ = band_row_ == 0 || row == begin ? p_.band - band_row_ : 0;
+    group(row, std::min(p_.group, end - row));
+  }
+}
+
+// Tile by tile of all rows.
+void TileRun::tiles_of_band(int64_t begin, int64_t end) {
+  for (int64_t from = 0; from < p_.length; from += p_.tile) {
+    for (int64_t row = begin; row < end; ++row) {
+      band_row_ = row - begin;
+      band_fill_ = row == begin ? end - begin : 0;
+      start_group(row, 1);
+      run(p_.steps[0]);
+      start_tile(from, std::min(p_.tile, p_.length - from));
+      ahead_ = p_.length;
+      run(p_.steps[1]);
+      store(Level::element);
+      if (from + n_ < p_.length) continue;
+      run(p_.steps[2]);
+      store(Level::row);
+    }
+  }
 }
 
 void TileRun::group(int64_t row, int64_t rows) {
@@ -132,17 +183,22 @@ void TileRun::start_group(int64_t row, int64_t rows) {
 
 void TileRun::start_tile(int64_t from, int64_t n) {
   from_ = from, n_ = n;
+  straight_ = 0;
   for (size_t i = 0; i < p_.stores.size(); ++i) {
-    if (modes_[i] != Mode::in_place) continue;
     const Store& s = p_.stores[i];
-    at_[s.value] = static_cast<char*>(args_.buffers[s.result]) + static_cast<size_t>(first(Level::element)) * s.size;
+    if (modes_[i] == Mode::copied || (modes_[i] == Mode::past_cache && !s.straight)) continue;
+    char* const to = static_cast<char*>(args_.buffers[s.result]) + static_cast<size_t>(first(Level::element)) * s.size;
+    constexpr uintptr_t kLine = 64;
+    const bool aligned = reinterpret_cast<uintptr_t>(to) % kLine == 0;
+    if (modes_[i] == Mode::past_cache && aligned) straight_ |= uint64_t{1} << i;
+    at_[s.value] = modes_[i] == Mode::past_cache && !aligned ? own(s.value) : to;
   }
 }
 
 void TileRun::store(Level level) {
   for (size_t i = 0; i < p_.stores.size(); ++i) {
     const Store& s = p_.stores[i];
-    if (s.level != level || modes_[i] == Mode::in_place) continue;
+    if (s.level != level || modes_[i] == Mode::in_place || (i < 64 && (straight_ >> i & 1) != 0)) continue;
     char* const to = static_cast<char*>(args_.buffers[s.result]) + static_cast<size_t>(first(level)) * s.size;
     const size_t bytes = static_cast<size_t>(count(level)) * s.size;
     if (modes_[i] == Mode::past_cache) {
@@ -182,6 +238,8 @@ void TileRun::run(const Instr& instr) {
       instr.tile(in, const_cast<void*>(at_[instr.out]), static_cast<size_t>(count(instr.level)));
       return;
     }
+    case Instr::Kind::chain:
+      return chain(instr);
     case Instr::Kind::constant:
       at_[instr.out] = instr.data;
       return;
@@ -199,8 +257,14 @@ void TileRun::run(const Instr& instr) {
       return repeat(instr);
     case Instr::Kind::reduce: {
       const Partial& r = p_.reduces[static_cast<size_t>(instr.partial)];
-      r.tree->rows(r.kind, at_[instr.in[0]], static_cast<size_t>(rows_), static_cast<size_t>(p_.length),
-                   own(instr.out));
+      const auto rows = static_cast<size_t>(rows_), length = static_cast<size_t>(p_.length);
+      if (r.f32_tree != nullptr && length <= kRowBlock) {
+        const float* x = static_cast<const float*>(at_[instr.in[0]]);
+        float* const out = static_cast<float*>(own(instr.out));
+        for (size_t row = 0; row < rows; ++row, x += length) out[row] = r.f32_tree->row_block(x, length);
+        return;
+      }
+      r.tree->rows(r.kind, at_[instr.in[0]], rows, length, own(instr.out));
       return;
     }
     case Instr::Kind::accumulate:
@@ -212,7 +276,59 @@ void TileRun::run(const Instr& instr) {
   }
 }
 
+template <class T>
+void transpose(const T* x, int64_t across, int64_t rows, int64_t columns, T* out, int64_t pitch) {
+  for (int64_t c = 0; c < columns; ++c) {
+    for (int64_t r = 0; r < rows; ++r) out[r * pitch + c] = x[c * across + r];
+  }
+}
+
+// Four by four; each line of x is read at once.
+template <>
+void transpose(const uint32_t* x, int64_t across, int64_t rows, int64_t columns, uint32_t* out, int64_t pitch) {
+  const auto from = [](const uint32_t* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); };
+  const auto to = [](uint32_t* p, __m128i v) { _mm_storeu_si128(reinterpret_cast<__m128i*>(p), v); };
+  const int64_t by_four = rows / 4 * 4;
+  int64_t c = 0;
+  for (; c + 4 <= columns; c += 4) {
+    const uint32_t* const p = x + c * across;
+    for (int64_t r = 0; r < by_four; r += 4) {
+      const __m128i a = from(p + r), b = from(p + across + r), e = from(p + 2 * across + r),
+                    f = from(p + 3 * across + r);
+      const __m128i ab = _mm_unpacklo_epi32(a, b), ef = _mm_unpacklo_epi32(e, f);
+      const __m128i high_ab = _mm_unpackhi_epi32(a, b), high_ef = _mm_unpackhi_epi32(e, f);
+      uint32_t* const q = out + r * pitch + c;
+      to(q, _mm_unpacklo_epi64(ab, ef));
+      to(q + pitch, _mm_unpackhi_epi64(ab, ef));
+      to(q + 2 * pitch, _mm_unpacklo_epi64(high_ab, high_ef));
+      to(q + 3 * pitch, _mm_unpackhi_epi64(high_ab, high_ef));
+    }
+    for (int64_t r = by_four; r < rows; ++r) {
+      for (int64_t j = 0; j < 4; ++j) out[r * pitch + c + j] = p[j * across + r];
+    }
+  }
+  for (; c < columns; ++c) {
+    for (int64_t r = 0; r < rows; ++r) out[r * pitch + c] = x[c * across + r];
+  }
+}
+
+// Loads the rows of a band from this one on, if they are not there yet.
+void TileRun::load_across(const Instr& instr) {
+  with_bits(instr.size, [&](auto bits) {
+    using T = decltype(bits);
+    const int64_t pitch = band_pitch(p_.tile);
+    T* const row = static_cast<T*>(own(instr.out)) + band_row_ * pitch;
+    at_[instr.out] = row;
+    if (band_fill_ == 0) return;
+    const T* x = reinterpret_cast<const T*>(instr.at.in(args_));
+    p_.walks[static_cast<size_t>(instr.walk)].pieces(first(instr.level), 1,
+                                                     [&](int64_t, int64_t at, int64_t, int64_t) { x += at; });
+    transpose(x, instr.across, band_fill_, n_, row, pitch);
+  });
+}
+
 void TileRun::load(const Instr& instr) {
+  if (instr.across != 0) return load_across(instr);
   const char* const base = instr.at.in(args_);
   const int64_t n = count(instr.level);
   with_bits(instr.size, [&](auto bits) {
@@ -229,7 +345,7 @@ void TileRun::load(const Instr& instr) {
                                                        if (step == 1) {
                                                          std::copy_n(x + at, run, out + position);
                                                        } else if (step == 0) {
-                                                         std::fill_n(out + position, run, x[at]);
+                                                         fill(x[at], run, out + position);
                                                        } else {
                                                          for (int64_t i = 0; i < run; ++i)
                                                            out[position + i] = x[at + i * step];
@@ -318,7 +434,7 @@ void TileRun::repeat(const Instr& instr) {
     using T = decltype(bits);
     const T* const x = static_cast<const T*>(at_[instr.in[0]]);
     T* out = static_cast<T*>(const_cast<void*>(at_[instr.out]));
-    for (int64_t r = 0; r < from; ++r, out += each) std::fill_n(out, each, x[r]);
+    for (int64_t r = 0; r < from; ++r, out += each) fill(x[r], each, out);
   });
 }
 
