@@ -123,9 +123,7 @@ nlohmann::json json_of(const Evaluation& e) {
   return json;
 }
 
-bool is_weight(const std::string& name) {
-  return !name.starts_with("optimizer.") && !name.starts_with("steps.") && !name.starts_with("rng.");
-}
+bool is_weight(const std::string& name) { return !name.starts_with("optimizer.") && !name.starts_with("steps."); }
 
 NamedTensors weights_of(const Program& program) {
   NamedTensors weights;

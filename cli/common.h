@@ -59,7 +59,7 @@ std::string text_of(const Evaluation& evaluation);  // "test accuracy 88.95 %, l
 nlohmann::json json_of(const Evaluation& evaluation);
 int64_t eval_batch(const Recipe& recipe);
 
-// Params and the model's own states: not the optimizer's, nor counters, nor what random draws are keyed by.
+// Params and the model's own states: not the optimizer's, nor counters.
 bool is_weight(const std::string& name);
 NamedTensors weights_of(const Program& program);
 
@@ -92,7 +92,8 @@ struct TrainRequest {
   std::string resume;  // folder of the run to go on with; "": a new run
   int64_t every = 0;   // steps between checkpoints; 0: at the end alone
   int keep = 3;
-  std::string record;  // a file for Record (train.cc); "": none
+  std::vector<std::string> waive;  // with `resume`: RestoreOptions::waive
+  std::string record;              // a file for Record (train.cc); "": none
 };
 
 // The commands.

@@ -66,6 +66,12 @@ struct CommandLine {
     train_app->add_option("--keep", training.keep, "so many of the newest checkpoints are kept; 0: all")
         ->check(CLI::NonNegativeNumber)
         ->capture_default_str();
+    train_app
+        ->add_option("--waive", training.waive,
+                     "with --resume, what may be missing or differ: rng, step, data, structure, checksum, or a tensor")
+        ->expected(1)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+        ->needs(resume);
     CLI::Option* record = train_app->add_option(
         "--record", training.record,
         "a safetensors file for another program to take the same steps: the weights before the first "

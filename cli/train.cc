@@ -91,7 +91,9 @@ constexpr const char* kMetricsBytes = "train.metrics_bytes";
 class RunFolder {
  public:
   explicit RunFolder(const TrainRequest& request)
-      : path_(request.resume.empty() ? request.out : request.resume), resumes_(!request.resume.empty()) {
+      : path_(request.resume.empty() ? request.out : request.resume),
+        resumes_(!request.resume.empty()),
+        waive_(request.waive) {
     if (request.every > 0 && path_.empty()) {
       throw Error("--checkpoint-every: there is no folder for checkpoints", "give --out DIR");
     }
@@ -102,7 +104,7 @@ class RunFolder {
     if (!resumes_) make_folder(path_, "--out");
     checkpoints_.emplace(path_, request.keep);
     if (resumes_) {
-      newest_ = checkpoints_->newest();
+      newest_ = checkpoints_->newest(request.waive);
       for (const std::string& why : newest_->damaged) fmt::print("damaged, set aside: {}\n", why);
       if (!newest_->damaged.empty()) fmt::print("falling back to {}\n", newest_->file.path);
     } else if (const auto files = checkpoints_->files(); !files.empty()) {
@@ -121,7 +123,7 @@ class RunFolder {
     if (resumes_) {
       Restored restored;
       try {
-        restored = restore_checkpoint(program, newest_->checkpoint, {.loader = &loader, .waive = {}});
+        restored = restore_checkpoint(program, newest_->checkpoint, {.loader = &loader, .waive = waive_});
       } catch (const Error& e) {
         throw Error(fmt::format("{}: {}", newest_->file.path, e.what()), e.hint());
       }
@@ -164,6 +166,7 @@ class RunFolder {
  private:
   const std::string path_;  // "": none
   const bool resumes_;
+  const std::vector<std::string> waive_;
   std::optional<CheckpointFolder> checkpoints_;
   std::optional<CheckpointFolder::Newest> newest_;
   std::optional<MetricsWriter> metrics_;
@@ -189,7 +192,8 @@ int train(const Options& options, const TrainRequest& request) {
   if (records) record.emplace(request.record, program);
   print_header(recipe, program, steps, options.backend);
   Progress progress(steps, per_epoch);
-  int64_t done = folder.begin(program, loader, progress);
+  const int64_t before = folder.begin(program, loader, progress);
+  int64_t done = before;
 
   interrupted = 0;
   std::signal(SIGINT, on_signal);
@@ -256,7 +260,7 @@ int train(const Options& options, const TrainRequest& request) {
   std::vector<std::pair<std::string, MetricValue>> last = {{"step", done}, {"test_loss", result.loss}};
   if (result.accuracy) last.emplace_back("test_accuracy", *result.accuracy);
   folder.log(last);
-  fmt::print("{} steps in {:.1f} s ({:.0f} steps/s)\n{}\n", done, seconds, rate, text_of(result));
+  fmt::print("{} steps in {:.1f} s ({:.0f} steps/s)\n{}\n", done - before, seconds, rate, text_of(result));
   if (!out.empty()) fmt::print("weights: {}/weights.safetensors\n", out);
   write_json(options.json, {{"recipe", recipe.name},
                             {"steps", done},

@@ -42,9 +42,9 @@ struct Checkpoint {
 };
 
 struct CheckpointOptions {
-  const Loader* loader = nullptr;  // its position is saved
-  std::optional<int64_t> step;     // default: the state steps.applied, or 0 where there is none
-  std::map<std::string, std::string> notes;
+  const Loader* loader = nullptr;    // its position is saved
+  std::optional<int64_t> step = {};  // default: the state steps.applied, or 0 where there is none
+  std::map<std::string, std::string> notes = {};
 };
 
 struct RestoreOptions {
@@ -53,7 +53,7 @@ struct RestoreOptions {
   // What may be missing or differ: it then keeps the value it has. "rng" (rng.seed and rng.offset), "step" (the number,
   // steps.applied and optimizer.step of every group), "data" (the loader's position), "structure", "checksum", or the
   // name of a tensor that either side lacks. Error on any other.
-  std::vector<std::string> waive;
+  std::vector<std::string> waive = {};
 };
 
 struct Restored {

@@ -222,6 +222,11 @@ void check_structure(const Checkpoint& checkpoint, uint64_t structure, const Wai
               "the model, optimizer, schedule, precision or batch size differs; waive \"structure\" to load it anyway");
 }
 
+// The shortest text that reads back as the element.
+std::string text_of(const Tensor& scalar) {
+  return scalar.dtype() == f32 ? fmt::format("{}", *scalar.as<float>()) : fmt::format("{}", scalar.item());
+}
+
 // Hyper-parameters: states that no step changes.
 void compare_constants(const Program& program, const NamedTensors& saved, std::vector<std::string>& differences) {
   const ir::Graph& step = program.impl()->compiled().step;
@@ -231,7 +236,7 @@ void compare_constants(const Program& program, const NamedTensors& saved, std::v
     const Tensor here = program.read(name);
     if (here == tensor) continue;
     differences.push_back(here.elements() == 1
-                              ? fmt::format("{} is {} as saved, not {}", name, tensor.item(), here.item())
+                              ? fmt::format("{} is {} as saved, not {}", name, text_of(tensor), text_of(here))
                               : fmt::format("{} is as saved", name));
   }
 }
