@@ -150,6 +150,7 @@ class RunFolder {
   void save(const Program& program, const Loader& loader, const Progress& progress, int64_t step, Wait wait) {
     if (!given()) return;
     if (step != saved_) {
+      checkpoints_->wait();  // before the copy is made: there is never more than one
       const Progress::Losses& losses = progress.losses();
       checkpoints_->save_in_background(
           take_checkpoint(program, {.loader = &loader,

@@ -19,6 +19,14 @@ inline std::string child_task() {
 
 // Runs `test` ("Suite.Name") in a new process with this task, and expects it to pass.
 inline void run_child(const std::string& test, const std::string& task) {
+  bool known = false;
+  for (int i = 0; i < testing::UnitTest::GetInstance()->total_test_suite_count(); ++i) {
+    const testing::TestSuite& suite = *testing::UnitTest::GetInstance()->GetTestSuite(i);
+    for (int j = 0; j < suite.total_test_count(); ++j) {
+      known |= std::string(suite.name()) + "." + suite.GetTestInfo(j)->name() == test;
+    }
+  }
+  ASSERT_TRUE(known) << "no test " << test << ": the child would run none, and pass";
   const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
   const std::string filter = "--gtest_filter=" + test;
   setenv("AICF_TEST_CHILD", task.c_str(), 1);
