@@ -163,11 +163,11 @@ void check_tensors(const Checkpoint& checkpoint, const std::vector<Known>& known
   }
   std::set<std::string_view> given;
   for (const auto& [name, tensor] : checkpoint.tensors) {
-    if (!given.insert(name).second) throw Error(fmt::format("checkpoint: '{}' is there twice", name));
+    if (!given.insert(name).second) throw Error(fmt::format("checkpoint: {} is there twice", io::quote(name)));
     const auto it = by_name.find(name);
     if (it == by_name.end()) {
       if (waivers.covers_tensor(name)) continue;
-      throw Error(fmt::format("checkpoint: '{}' : {} is saved, and no param or state has the name", name,
+      throw Error(fmt::format("checkpoint: {} : {} is saved, and no param or state has the name", io::quote(name),
                               to_string(tensor.type())),
                   base::did_you_mean(name, names));
     }
@@ -242,9 +242,9 @@ void compare_constants(const Program& program, const NamedTensors& saved, std::v
 }
 
 void compare_machines(const Impl& impl, const Checkpoint& checkpoint, std::vector<std::string>& differences) {
+  // Of a file: quoted, so that nothing in it reaches a terminal as it is.
   if (const std::string here = backend_of(impl); here != checkpoint.backend) {
-    differences.push_back(fmt::format("saved by {}, continued by {}",
-                                      checkpoint.backend.empty() ? "an unknown backend" : checkpoint.backend, here));
+    differences.push_back(fmt::format("saved by {}, continued by {}", io::quote(checkpoint.backend), io::quote(here)));
   }
   int count = 0;
   std::string first;
@@ -252,7 +252,8 @@ void compare_machines(const Impl& impl, const Checkpoint& checkpoint, std::vecto
     const auto it = checkpoint.kernels.find(product);
     if (it != checkpoint.kernels.end() && it->second == variant) continue;
     if (count++ > 0) continue;
-    first = fmt::format("{}: {}, not {}", product, variant, it == checkpoint.kernels.end() ? "one saved" : it->second);
+    first = fmt::format("{}: {}, not {}", product, variant,
+                        it == checkpoint.kernels.end() ? "one saved" : io::quote(it->second));
   }
   if (count > 0) {
     differences.push_back(fmt::format("{} matrix product{} by other kernels than when saved ({})", count,
