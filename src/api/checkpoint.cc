@@ -303,6 +303,7 @@ Restored restore_checkpoint(Program& program, const Checkpoint& checkpoint, cons
   const Waivers waivers(options.waive);
   const std::vector<Known> known = saved_externals(impl);
   std::vector<std::string> names;
+  names.reserve(known.size() + checkpoint.tensors.size());
   for (const Known& k : known) names.push_back(k.name);
   for (const auto& entry : checkpoint.tensors) names.push_back(entry.first);
   waivers.check(names);

@@ -178,7 +178,7 @@ std::vector<std::string> names_in(const std::string& label, const std::string& f
 void remove_leftovers(const std::string& label, const std::string& folder) {
   for (const std::string& name : names_in(label, folder)) {
     if (!name.starts_with(kTemporaryPrefix) || !name.ends_with(kTemporarySuffix)) continue;
-    const std::string path = folder + "/" + name;
+    const std::string path = fmt::format("{}/{}", folder, name);
     const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)};
     if (file.value >= 0 && flock(file.value, LOCK_EX | LOCK_NB) == 0) unlink(path.c_str());
   }

@@ -47,7 +47,8 @@ NamedTensors rename_tensors(NamedTensors tensors, const NameMap& names) {
   std::vector<bool> used(names.size(), false);
   std::map<std::string, std::string> taken;  // new name → old one
   NamedTensors result;
-  for (auto& [name, tensor] : tensors) {
+  for (auto& entry : tensors) {
+    const std::string& name = entry.first;
     std::string now = name;
     bool kept = true;
     for (size_t i = 0; i < names.size(); ++i) {
@@ -64,7 +65,7 @@ NamedTensors rename_tensors(NamedTensors tensors, const NameMap& names) {
       throw Error(fmt::format("rename_tensors: {} and {} would both be named {}", io::quote(other->second),
                               io::quote(name), io::quote(now)));
     }
-    result.emplace_back(std::move(now), std::move(tensor));
+    result.emplace_back(std::move(now), std::move(entry.second));
   }
   for (size_t i = 0; i < names.size(); ++i) {
     if (!used[i]) throw Error(fmt::format("rename_tensors: no tensor is named {}", io::quote(names[i].first)));
