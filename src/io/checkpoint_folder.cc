@@ -45,6 +45,12 @@ class CheckpointFolder::Impl {
     if (error) throw Error(fmt::format("{}: cannot make it: {}", label_, error.message()));
     descriptor_ = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (descriptor_ < 0) fail("open it");
+    if (access(path.c_str(), W_OK) != 0) {  // told now, not after hours of training
+      const int cause = errno;
+      close(descriptor_);
+      errno = cause;
+      fail("write to it");
+    }
     // Where the file system has no locks, two processes are the user's to avoid.
     if (flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
       close(descriptor_);

@@ -35,7 +35,7 @@ TEST_F(Resume, ASignalFinishesTheStepSavesAndExits130) {
   for (const int signal : {SIGINT, SIGTERM}) {
     const std::string run = "run" + std::to_string(signal), whole = "whole" + std::to_string(signal);
     const pid_t child = start({"--out", path(run), "--checkpoint-every", "10"});
-    while (checkpoints(run).empty()) usleep(1000);
+    ASSERT_NO_FATAL_FAILURE(wait_for_checkpoint(child, run));
     usleep(20000);
     kill(child, signal);
     const int status = wait_for(child);

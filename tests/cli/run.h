@@ -67,6 +67,15 @@ class RunTest : public Cli {
     EXPECT_EQ(waitpid(child, &status, 0), child);
     return status;
   }
+  // Until the run has a checkpoint; fails when the process ends without one.
+  void wait_for_checkpoint(pid_t child, const std::string& run) const {
+    while (checkpoints(run).empty()) {
+      siginfo_t ended{};
+      ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOHANG | WNOWAIT), 0);
+      ASSERT_EQ(ended.si_pid, 0) << contents(path("log"));
+      usleep(200);
+    }
+  }
   // To the end; its output.
   std::string train(const std::vector<std::string>& arguments, int code = 0) const {
     const int status = wait_for(start(arguments));
