@@ -123,11 +123,12 @@ nlohmann::json json_of(const Evaluation& e) {
   return json;
 }
 
+bool is_weight(const std::string& name) { return !name.starts_with("optimizer.") && !name.starts_with("steps."); }
+
 NamedTensors weights_of(const Program& program) {
   NamedTensors weights;
   for (auto& [name, tensor] : program.snapshot()) {
-    if (name.starts_with("optimizer.") || name.starts_with("steps.")) continue;
-    weights.emplace_back(name, std::move(tensor));
+    if (is_weight(name)) weights.emplace_back(name, std::move(tensor));
   }
   return weights;
 }

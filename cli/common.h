@@ -60,6 +60,7 @@ nlohmann::json json_of(const Evaluation& evaluation);
 int64_t eval_batch(const Recipe& recipe);
 
 // Params and the model's own states: not the optimizer's, nor counters.
+bool is_weight(const std::string& name);
 NamedTensors weights_of(const Program& program);
 
 // Throws Error when a file was asked for and cannot be written: before the work, not after it.
@@ -86,9 +87,17 @@ struct BenchRequest {
 };
 Mode mode_of(const std::string& name);
 
+struct TrainRequest {
+  std::string out;     // folder; "": none
+  std::string resume;  // folder of the run to go on with; "": a new run
+  int64_t every = 0;   // steps between checkpoints; 0: at the end alone
+  int keep = 3;
+  std::vector<std::string> waive;  // with `resume`: RestoreOptions::waive
+  std::string record;              // a file for Record (train.cc); "": none
+};
+
 // The commands.
-// `record`: a file for Record (train.cc); "": none.
-int train(const Options& options, const std::string& out, const std::string& record);
+int train(const Options& options, const TrainRequest& request);
 int eval(const Options& options, const std::string& weights);
 int verify(const Options& options, int orders);
 int bench(const Options& options, const BenchRequest& request);

@@ -15,7 +15,8 @@ using namespace aicf::cli;
 struct CommandLine {
   CLI::App app{"AICF: compiles a whole training step and replays it", "aicf"};
   Options options;
-  std::string out, record, weights, stage = "opt", format = "text", op;
+  TrainRequest training;
+  std::string weights, stage = "opt", format = "text", op;
   int orders = 20;
   BenchRequest request;
   std::function<int()> run;
@@ -54,17 +55,33 @@ struct CommandLine {
   CommandLine() {
     app.set_version_flag("--version", version());
     app.require_subcommand(1);
-    CLI::App* train_app = command("train", "train as a recipe says", [this] { return train(options, out, record); });
+    CLI::App* train_app = command("train", "train as a recipe says", [this] { return train(options, training); });
     add_recipe_options(*train_app, options);
     add_training_options(*train_app, options);
-    train_app->add_option("--out", out, "folder for metrics.jsonl and weights.safetensors");
-    train_app->add_option("--record", record,
-                          "a safetensors file for another program to take the same steps: the weights before the first "
-                          "step, and each step's examples and loss");
+    train_app->add_option("--out", training.out, "folder for metrics.jsonl, weights.safetensors and checkpoints");
+    CLI::Option* resume =
+        train_app->add_option("--resume", training.resume, "go on with the run in this folder, bit for bit");
+    train_app->add_option("--checkpoint-every", training.every, "steps between checkpoints (default: one at the end)")
+        ->check(CLI::PositiveNumber);
+    train_app->add_option("--keep", training.keep, "so many of the newest checkpoints are kept; 0: all")
+        ->check(CLI::NonNegativeNumber)
+        ->capture_default_str();
+    train_app
+        ->add_option("--waive", training.waive,
+                     "with --resume, what may be missing or differ: rng, step, data, structure, checksum, or a tensor")
+        ->expected(1)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+        ->needs(resume);
+    CLI::Option* record = train_app->add_option(
+        "--record", training.record,
+        "a safetensors file for another program to take the same steps: the weights before the first "
+        "step, and each step's examples and loss");
+    resume->excludes("--out");
+    resume->excludes(record);
 
     CLI::App* eval_app = command("eval", "test metric of saved weights", [this] { return eval(options, weights); });
     add_recipe_options(*eval_app, options);
-    eval_app->add_option("--weights", weights, "a safetensors file")->required();
+    eval_app->add_option("--weights", weights, "a safetensors file: weights, or a checkpoint")->required();
 
     CLI::App* verify_app = command("verify", "prove that every way to run the step gives the same bits",
                                    [this] { return cli::verify(options, orders); });

@@ -30,25 +30,30 @@ std::string duration(double seconds) {
 Progress::Progress(int64_t steps, int64_t steps_per_epoch)
     : steps_(steps), steps_per_epoch_(std::max<int64_t>(steps_per_epoch, 1)), terminal_(isatty(STDOUT_FILENO) != 0) {}
 
+void Progress::resume(int64_t done, const Losses& losses) {
+  done_ = resumed_ = done;
+  losses_ = losses;
+}
+
 double Progress::seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
 
 double Progress::steps_per_second() const {
   const double s = seconds();
-  return s > 0 ? static_cast<double>(done_) / s : 0;
+  return s > 0 ? static_cast<double>(done_ - resumed_) / s : 0;
 }
 
 double Progress::take_mean_loss() {
-  const double mean = count_ > 0 ? sum_ / static_cast<double>(count_) : 0;
-  sum_ = 0;
-  count_ = 0;
+  const double mean = losses_.count > 0 ? losses_.sum / static_cast<double>(losses_.count) : 0;
+  losses_.sum = 0;
+  losses_.count = 0;
   return mean;
 }
 
 void Progress::step(double loss) {
   ++done_;
-  sum_ += loss;
-  ++count_;
-  smooth_ = done_ == 1 ? loss : smooth_ + (loss - smooth_) * 0.02;
+  losses_.sum += loss;
+  ++losses_.count;
+  losses_.smooth = done_ == 1 ? loss : losses_.smooth + (loss - losses_.smooth) * 0.02;
   const double since = std::chrono::duration<double>(Clock::now() - drawn_).count();
   if (since >= (terminal_ ? kBarInterval : kLineInterval)) draw();
 }
@@ -59,7 +64,7 @@ void Progress::draw() {
   const double left = rate > 0 ? static_cast<double>(steps_ - done_) / rate : 0;
   const std::string text =
       fmt::format("epoch {}/{}  step {}/{}  loss {:.4f}  {:.0f} steps/s  ETA {}", (done_ - 1) / steps_per_epoch_ + 1,
-                  (steps_ - 1) / steps_per_epoch_ + 1, done_, steps_, smooth_, rate, duration(left));
+                  (steps_ - 1) / steps_per_epoch_ + 1, done_, steps_, losses_.smooth, rate, duration(left));
   if (!terminal_) {
     fmt::print("{}\n", text);
     std::fflush(stdout);

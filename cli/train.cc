@@ -1,8 +1,9 @@
-// aicf train: the recipe's steps, a progress bar, and the test metric at the end.
+// aicf train: the recipe's steps, a progress bar, checkpoints, and the test metric at the end.
 #include <fmt/format.h>
 
 #include <csignal>
-#include <memory>
+#include <cstdlib>
+#include <filesystem>
 #include <optional>
 
 #include "common.h"
@@ -81,12 +82,105 @@ class Record {
   std::vector<float> losses_;
 };
 
+constexpr const char* kLossSum = "train.loss_sum";
+constexpr const char* kLossCount = "train.loss_count";
+constexpr const char* kSmoothLoss = "train.smooth_loss";
+constexpr const char* kMetricsBytes = "train.metrics_bytes";
+
+// Where a run lies on disk, if it does: its checkpoints and its metrics, which go on together.
+class RunFolder {
+ public:
+  explicit RunFolder(const TrainRequest& request)
+      : path_(request.resume.empty() ? request.out : request.resume),
+        resumes_(!request.resume.empty()),
+        waive_(request.waive) {
+    if (request.every > 0 && path_.empty()) {
+      throw Error("--checkpoint-every: there is no folder for checkpoints", "give --out DIR");
+    }
+    if (path_.empty()) return;
+    if (resumes_ && !std::filesystem::is_directory(path_)) {
+      throw Error(fmt::format("--resume {}: there is no such folder", path_), "it takes the --out of the run");
+    }
+    if (!resumes_) make_folder(path_, "--out");
+    checkpoints_.emplace(path_, request.keep);
+    if (resumes_) {
+      newest_ = checkpoints_->newest(request.waive);
+      for (const std::string& why : newest_->damaged) fmt::print("damaged, set aside: {}\n", why);
+      if (!newest_->damaged.empty()) fmt::print("falling back to {}\n", newest_->file.path);
+    } else if (const auto files = checkpoints_->files(); !files.empty()) {
+      throw Error(fmt::format("--out {}: it holds the checkpoints of a run, up to step {}", path_, files[0].step),
+                  fmt::format("--resume {} goes on with it", path_));
+    }
+  }
+
+  bool given() const { return !path_.empty(); }
+  const std::string& path() const { return path_; }
+
+  // Program, data, metrics and losses as the checkpoint has them; returns the steps done.
+  int64_t begin(Program& program, Loader& loader, Progress& progress) {
+    if (!given()) return 0;
+    uint64_t metrics_bytes = UINT64_MAX;
+    if (resumes_) {
+      Restored restored;
+      try {
+        restored = restore_checkpoint(program, newest_->checkpoint, {.loader = &loader, .waive = waive_});
+      } catch (const Error& e) {
+        throw Error(fmt::format("{}: {}", newest_->file.path, e.what()), e.hint());
+      }
+      saved_ = restored.step.value_or(0);
+      const auto note = [&](const char* key) { return restored.notes.count(key) ? restored.notes.at(key) : "0"; };
+      progress.resume(saved_, {.smooth = std::strtod(note(kSmoothLoss).c_str(), nullptr),
+                               .sum = std::strtod(note(kLossSum).c_str(), nullptr),
+                               .count = std::strtoll(note(kLossCount).c_str(), nullptr, 10)});
+      metrics_bytes = std::strtoull(note(kMetricsBytes).c_str(), nullptr, 10);
+      fmt::print("resumed after step {} from {}\n", saved_, newest_->file.path);
+      for (const std::string& difference : restored.differences) fmt::print("  {}\n", difference);
+      newest_.reset();
+    }
+    metrics_.emplace(path_ + "/metrics.jsonl", metrics_bytes);
+    return std::max<int64_t>(saved_, 0);
+  }
+
+  void log(const std::vector<std::pair<std::string, MetricValue>>& record) {
+    if (metrics_) metrics_->write(record);
+  }
+
+  // Of the run as it is after this step; does nothing when that is what was saved last.
+  enum class Wait { yes, no };
+  void save(const Program& program, const Loader& loader, const Progress& progress, int64_t step, Wait wait) {
+    if (!given()) return;
+    if (step != saved_) {
+      checkpoints_->wait();  // before the copy is made: there is never more than one
+      const Progress::Losses& losses = progress.losses();
+      checkpoints_->save_in_background(
+          take_checkpoint(program, {.loader = &loader,
+                                    .step = step,
+                                    .notes = {{kSmoothLoss, fmt::format("{:a}", losses.smooth)},
+                                              {kLossSum, fmt::format("{:a}", losses.sum)},
+                                              {kLossCount, std::to_string(losses.count)},
+                                              {kMetricsBytes, std::to_string(metrics_->size())}}}));
+      saved_ = step;
+    }
+    if (wait == Wait::yes) checkpoints_->wait();
+  }
+
+ private:
+  const std::string path_;  // "": none
+  const bool resumes_;
+  const std::vector<std::string> waive_;
+  std::optional<CheckpointFolder> checkpoints_;
+  std::optional<CheckpointFolder::Newest> newest_;
+  std::optional<MetricsWriter> metrics_;
+  int64_t saved_ = -1;
+};
+
 }  // namespace
 
-int train(const Options& options, const std::string& out, const std::string& record_path) {
+int train(const Options& options, const TrainRequest& request) {
   check_json(options.json);
   const Recipe recipe = recipe_of(options);
-  const bool records = !record_path.empty();
+  const bool records = !request.record.empty();
+  RunFolder folder(request);
   const Dataset data = records ? with_places(load_data(recipe, true)) : load_data(recipe, true);
   RecipeModel model = build_model(recipe, recipe.train.batch);
   Loader loader(data, {.batch = recipe.train.batch, .seed = static_cast<uint64_t>(recipe.train.seed)});
@@ -95,20 +189,16 @@ int train(const Options& options, const std::string& out, const std::string& rec
   Options tuned = options;
   tuned.tune = true;  // seconds that the steps win back
   Program program = compile_training(model, recipe, per_epoch, tuned);
-  std::unique_ptr<MetricsWriter> metrics;
-  if (!out.empty()) {
-    make_folder(out, "--out");
-    metrics = std::make_unique<MetricsWriter>(out + "/metrics.jsonl");
-  }
   std::optional<Record> record;
-  if (records) record.emplace(record_path, program);
+  if (records) record.emplace(request.record, program);
   print_header(recipe, program, steps, options.backend);
+  Progress progress(steps, per_epoch);
+  const int64_t before = folder.begin(program, loader, progress);
+  int64_t done = before;
 
   interrupted = 0;
   std::signal(SIGINT, on_signal);
   std::signal(SIGTERM, on_signal);
-  Progress progress(steps, per_epoch);
-  int64_t done = 0;
   // Losses are read one step late, so that a GPU never waits for the host.
   std::optional<StepResult> unread;
   const auto read_loss = [&] {
@@ -128,30 +218,38 @@ int train(const Options& options, const std::string& out, const std::string& rec
     read_loss();
     unread = std::move(result);
     ++done;
-    if (!last && done < steps) continue;
-    read_loss();
-    const double mean = progress.take_mean_loss();
-    progress.line(
-        fmt::format("epoch {}: mean loss {:.4f}, {:.0f} steps/s", epoch + 1, mean, progress.steps_per_second()));
-    if (metrics) {
-      metrics->write({{"step", done},
-                      {"epoch", epoch + 1},
-                      {"loss", mean},
-                      {"lr", program.read("optimizer.lr_effective").item()},
-                      {"steps_per_second", progress.steps_per_second()}});
+    if (last || done == steps) {
+      read_loss();
+      const double mean = progress.take_mean_loss();
+      progress.line(
+          fmt::format("epoch {}: mean loss {:.4f}, {:.0f} steps/s", epoch + 1, mean, progress.steps_per_second()));
+      if (folder.given()) {
+        folder.log({{"step", done},
+                    {"epoch", epoch + 1},
+                    {"loss", mean},
+                    {"lr", program.read("optimizer.lr_effective").item()},
+                    {"steps_per_second", progress.steps_per_second()}});
+      }
+    }
+    if (request.every > 0 && done % request.every == 0) {
+      read_loss();
+      folder.save(program, loader, progress, done, RunFolder::Wait::no);
     }
   }
   read_loss();
   const double seconds = progress.seconds(), rate = progress.steps_per_second();
   progress.finish();
   if (record) record->write();
-  std::signal(SIGINT, SIG_DFL);
-  std::signal(SIGTERM, SIG_DFL);
+  folder.save(program, loader, progress, done, RunFolder::Wait::yes);
+  const std::string& out = folder.path();
   if (!out.empty())
     write_safetensors(out + "/weights.safetensors", weights_of(program),
                       {{"recipe", recipe.name}, {"step", std::to_string(done)}});
+  std::signal(SIGINT, SIG_DFL);
+  std::signal(SIGTERM, SIG_DFL);
   if (interrupted) {
-    fmt::print("interrupted after step {} of {}{}\n", done, steps, out.empty() ? "" : "; weights saved in " + out);
+    fmt::print("interrupted after step {} of {}{}\n", done, steps,
+               out.empty() ? "" : fmt::format("; saved: aicf train {} --resume {}", options.recipe, out));
     return kInterrupted;
   }
 
@@ -160,18 +258,16 @@ int train(const Options& options, const std::string& out, const std::string& rec
   eval_options.share = program;
   Program eval_program = compile_evaluation(eval_model, eval_options);
   const Evaluation result = evaluate(eval_program, recipe);
-  if (metrics) {
-    std::vector<std::pair<std::string, MetricValue>> record = {{"step", done}, {"test_loss", result.loss}};
-    if (result.accuracy) record.emplace_back("test_accuracy", *result.accuracy);
-    metrics->write(record);
-  }
-  fmt::print("{} steps in {:.1f} s ({:.0f} steps/s)\n{}\n", done, seconds, rate, text_of(result));
+  std::vector<std::pair<std::string, MetricValue>> last = {{"step", done}, {"test_loss", result.loss}};
+  if (result.accuracy) last.emplace_back("test_accuracy", *result.accuracy);
+  folder.log(last);
+  fmt::print("{} steps in {:.1f} s ({:.0f} steps/s)\n{}\n", done - before, seconds, rate, text_of(result));
   if (!out.empty()) fmt::print("weights: {}/weights.safetensors\n", out);
   write_json(options.json, {{"recipe", recipe.name},
                             {"steps", done},
                             {"seconds", seconds},
                             {"steps_per_second", rate},
-                            {"final_loss", progress.smooth_loss()},
+                            {"final_loss", progress.losses().smooth},
                             {"test", json_of(result)}});
   return kOk;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "aicf/bench.h"
+#include "aicf/checkpoint.h"
 #include "aicf/data.h"
 #include "aicf/dtype.h"
 #include "aicf/error.h"

@@ -117,6 +117,7 @@ class Loader {
   // Valid until the next call of next() or set_state().
   const Batch& next();
   int64_t batches_per_epoch() const;
+  int64_t examples() const;  // of the data set
 
   // Where the next batch begins. set_state on a loader of the same data and options continues the stream from there; it
   // throws Error, with nothing changed, when the position is outside the data set.

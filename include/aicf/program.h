@@ -73,8 +73,18 @@ class StepResult {
 struct LoadOptions {
   bool params = true;
   bool states = true;
-  // True: every param and state selected above must be present, and nothing else. False: names in common are copied.
+  // True: every param and state selected must be present, and nothing else. False: names in common are copied.
   bool strict = true;
+  // Of these roles only the names that match one of these; * stands for any text ("fc1.*") and ? for any character.
+  // Empty: all. Error on one that matches no param or state.
+  std::vector<std::string> names = {};
+};
+
+// What load() did, by name.
+struct LoadReport {
+  std::vector<std::string> loaded;   // copied, in the order given
+  std::vector<std::string> missing;  // selected and not given: they keep their values
+  std::vector<std::string> unused;   // given and not copied: not selected, or not known here
 };
 
 struct MemoryTotals {
@@ -130,11 +140,13 @@ class Program {
   // another type, or a derived state. A (1) tensor fits a rank-0 external; the double form sets a scalar.
   void write(const std::string& name, const TensorView& value);
   void write(const std::string& name, double value);
-  // All or nothing. Throws Error naming the first tensor that is missing, unknown or of another type.
-  void load(const NamedTensors& tensors, const LoadOptions& options = {});
+  // All or nothing: everything is checked first, and derived states are refreshed after. Throws Error naming the first
+  // tensor that is missing, unknown, derived or of another type (expected and got). When strict, the report lists
+  // nothing missing or unused.
+  LoadReport load(const NamedTensors& tensors, const LoadOptions& options = {});
   // Params and states back to their initial values.
   void reset();
-  // Every param and state that is not derived, by name.
+  // Every param and state that is not derived, by name, as they are between two steps. `strict` plays no part.
   NamedTensors snapshot(const LoadOptions& which = {}) const;
 
   std::vector<std::string> inputs() const;

@@ -6,6 +6,8 @@
 #include <map>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "aicf/tensor.h"
 
@@ -28,6 +30,14 @@ struct Safetensors {
 Safetensors read_safetensors(const std::string& path);
 // The same for bytes in memory; `name` stands for the file in messages.
 Safetensors parse_safetensors(std::span<const std::byte> bytes, const std::string& name = "bytes");
+
+// The tensors under other names, for a file that another program wrote. Each name is replaced by the first entry (from,
+// to) whose `from` it is; one * in `from` stands for any text, which takes the place of the * in `to`; with an empty
+// `to` the tensor is left out. Names that no entry has stay. Linear weights are [out, in], as PyTorch's: nothing is
+// transposed. Throws Error on an entry that no name has, a `to` with a * its `from` lacks, more than one *, and two
+// tensors of one new name.
+using NameMap = std::vector<std::pair<std::string, std::string>>;
+NamedTensors rename_tensors(NamedTensors tensors, const NameMap& names);
 
 // Writes the tensors in the order given. Atomic and durable: a temporary file in the same folder is written, synced and
 // renamed. Throws Error on a repeated name, a name or string that is not UTF-8, or when writing fails; the old file is

@@ -1,7 +1,5 @@
 // The line of stages, on one screen: see compile() at the end. Model → graph → gradients → update → passes → kernels →
 // plan → program.
-#include <fnmatch.h>
-
 #include <algorithm>
 #include <cstdlib>
 
@@ -11,6 +9,7 @@
 #include "aicf/suggest.h"
 #include "api/plan_cache.h"
 #include "autodiff/differentiate.h"
+#include "base/pattern.h"
 #include "ir/rewriter.h"
 #include "ir/text.h"
 #include "lower/evaluate.h"
@@ -39,16 +38,10 @@ void check_owner(const Model& model, const Value& value, const std::string& what
   if (value.graph() != &model.graph()) throw Error(what + " is a value of another model");
 }
 
-// A `freeze` entry may hold * and ?; brackets stand for themselves.
-bool matches(const std::string& pattern, const std::string& name) {
-  std::string plain;
-  for (const char c : pattern) plain += c == '[' || c == '\\' ? std::string{'\\', c} : std::string{c};
-  return fnmatch(plain.c_str(), name.c_str(), 0) == 0;
-}
-
 bool is_frozen(const ir::ValueInfo& param, const std::vector<std::string>& patterns) {
   if (!param.attrs.get_bool("trainable", true)) return true;
-  return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& p) { return matches(p, param.name); });
+  return std::any_of(patterns.begin(), patterns.end(),
+                     [&](const std::string& p) { return base::matches(p, param.name); });
 }
 
 void check_freeze_patterns(const Graph& graph, const std::vector<std::string>& patterns) {
@@ -58,7 +51,7 @@ void check_freeze_patterns(const Graph& graph, const std::vector<std::string>& p
   }
   for (const std::string& p : patterns) {
     const bool any =
-        std::any_of(params.begin(), params.end(), [&](const std::string& name) { return matches(p, name); });
+        std::any_of(params.begin(), params.end(), [&](const std::string& name) { return base::matches(p, name); });
     if (!any) throw Error("freeze: no parameter matches '" + p + "'", base::did_you_mean(p, params));
   }
 }

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
@@ -109,15 +111,25 @@ struct Descriptor {
   }
 };
 
-// Creates a file of a new name in the folder.
+constexpr const char* kTemporaryPrefix = ".aicf-";
+constexpr const char* kTemporarySuffix = ".tmp";
+
+// Creates a file of a new name in the folder, locked: the lock goes with the process, and tells who may remove it.
 int create_temporary(const std::string& folder, std::string& path) {
   static std::atomic<uint64_t> count{0};
-  int descriptor;
-  do {  // a crashed process of the same id may have left one behind
-    path = fmt::format("{}/.aicf-{}-{}.tmp", folder, getpid(), count++);
-    descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  } while (descriptor < 0 && errno == EEXIST);
-  return descriptor;
+  for (;;) {
+    path = fmt::format("{}/{}{}-{}{}", folder, kTemporaryPrefix, getpid(), count++, kTemporarySuffix);
+    const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (descriptor < 0) {
+      if (errno == EEXIST) continue;  // a crashed process of the same id left one behind
+      return descriptor;
+    }
+    // Where there are no locks nobody removes it. Else who cleans up may have come between the two calls.
+    struct stat info;
+    const bool taken = flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    if (!taken && fstat(descriptor, &info) == 0 && info.st_nlink > 0) return descriptor;
+    close(descriptor);
+  }
 }
 
 }  // namespace
@@ -150,6 +162,26 @@ void write_file_atomically(const std::string& label, const std::string& path,
   }
   // Some file systems cannot sync a folder, and say so with EINVAL.
   if (fsync(folder_descriptor.value) != 0 && errno != EINVAL) fail("sync its folder");
+}
+
+std::vector<std::string> names_in(const std::string& label, const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  // A range-for would advance by the operator that throws.
+  for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    names.push_back(at->path().filename().string());
+  }
+  if (error) throw Error(fmt::format("{}: cannot list it: {}", label, error.message()));
+  return names;
+}
+
+void remove_leftovers(const std::string& label, const std::string& folder) {
+  for (const std::string& name : names_in(label, folder)) {
+    if (!name.starts_with(kTemporaryPrefix) || !name.ends_with(kTemporarySuffix)) continue;
+    const std::string path = fmt::format("{}/{}", folder, name);
+    const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)};
+    if (file.value >= 0 && flock(file.value, LOCK_EX | LOCK_NB) == 0) unlink(path.c_str());
+  }
 }
 
 }  // namespace aicf::io

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "aicf/dtype.h"
 
@@ -80,5 +81,10 @@ bool write_all(int descriptor, std::span<const std::byte> bytes);
 // gone.
 void write_file_atomically(const std::string& label, const std::string& path,
                            std::span<const std::span<const std::byte>> parts);
+// The names in a folder, in no order. Throws Error beginning with `label` when it cannot be listed.
+std::vector<std::string> names_in(const std::string& label, const std::string& folder);
+// Removes what write_file_atomically left in the folder when its process was killed. What another is writing stays: its
+// file is locked. Throws Error as names_in().
+void remove_leftovers(const std::string& label, const std::string& folder);
 
 }  // namespace aicf::io

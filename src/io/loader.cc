@@ -72,6 +72,8 @@ class Loader::Impl {
     return (options_.drop_last ? data_.size() : data_.size() + options_.batch - 1) / options_.batch;
   }
 
+  int64_t examples() const { return data_.size(); }
+
   const LoaderState& state() const { return state_; }
 
   void set_state(const LoaderState& state) {
@@ -179,6 +181,7 @@ Loader& Loader::operator=(Loader&&) noexcept = default;
 
 const Batch& Loader::next() { return impl_->next(); }
 int64_t Loader::batches_per_epoch() const { return impl_->batches_per_epoch(); }
+int64_t Loader::examples() const { return impl_->examples(); }
 LoaderState Loader::state() const { return impl_->state(); }
 void Loader::set_state(const LoaderState& state) { impl_->set_state(state); }
 

@@ -31,19 +31,25 @@ std::string to_json(const MetricValue& value, const std::string& what) {
 
 }  // namespace
 
-MetricsWriter::MetricsWriter(const std::string& path) : path_(path) {
+MetricsWriter::MetricsWriter(const std::string& path) : MetricsWriter(path, UINT64_MAX) {}
+
+MetricsWriter::MetricsWriter(const std::string& path, uint64_t keep) : path_(path) {
   descriptor_ = open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
   if (descriptor_ < 0)
     throw Error(fmt::format("MetricsWriter({}): cannot open: {}", io::quote(path), io::last_error()));
-  char last = '\n';
-  const off_t size = lseek(descriptor_, 0, SEEK_END);
-  if (size > 0 && pread(descriptor_, &last, 1, size - 1) == 1 && last != '\n') {
-    try {
-      append(descriptor_, path, "\n");
-    } catch (...) {
-      close(descriptor_);
-      throw;
+  try {
+    char last = '\n';
+    off_t size = lseek(descriptor_, 0, SEEK_END);
+    if (size > 0 && static_cast<uint64_t>(size) > keep) {
+      size = static_cast<off_t>(keep);
+      if (ftruncate(descriptor_, size) != 0) {
+        throw Error(fmt::format("MetricsWriter({}): cannot cut: {}", io::quote(path), io::last_error()));
+      }
     }
+    if (size > 0 && pread(descriptor_, &last, 1, size - 1) == 1 && last != '\n') append(descriptor_, path, "\n");
+  } catch (...) {
+    close(descriptor_);
+    throw;
   }
 }
 
@@ -58,6 +64,12 @@ MetricsWriter& MetricsWriter::operator=(MetricsWriter&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(descriptor_, other.descriptor_);
   return *this;
+}
+
+uint64_t MetricsWriter::size() const {
+  const off_t size = lseek(descriptor_, 0, SEEK_END);
+  if (size < 0) throw Error(fmt::format("MetricsWriter({}): {}", io::quote(path_), io::last_error()));
+  return static_cast<uint64_t>(size);
 }
 
 void MetricsWriter::write(const std::vector<std::pair<std::string, MetricValue>>& record) {

@@ -5,6 +5,7 @@
 
 #include "aicf/error.h"
 #include "aicf/suggest.h"
+#include "base/pattern.h"
 
 namespace aicf {
 namespace {
@@ -31,7 +32,9 @@ void check_tensor(std::string_view what, std::string_view name, const TensorType
 }
 
 bool selected(const External& e, const LoadOptions& which) {
-  return !e.derived && (e.role == ir::Role::param ? which.params : which.states);
+  if (e.derived || !(e.role == ir::Role::param ? which.params : which.states)) return false;
+  return which.names.empty() || std::any_of(which.names.begin(), which.names.end(),
+                                            [&](const std::string& p) { return base::matches(p, e.name); });
 }
 
 }  // namespace
@@ -380,14 +383,35 @@ void Program::Impl::write(std::string_view name, const TensorView& value) {
   assign({&copy, 1});
 }
 
-void Program::Impl::load(const NamedTensors& tensors, const LoadOptions& options) {
+void Program::Impl::check_names(const char* call, const LoadOptions& options) const {
+  for (const std::string& pattern : options.names) {
+    std::vector<std::string> known;
+    bool any = false;
+    for (const auto& e : store_->externals()) {
+      if (e->derived) continue;
+      known.push_back(e->name);
+      any |= base::matches(pattern, e->name);
+    }
+    if (!any) {
+      throw Error(std::string(call) + ": no param or state matches '" + pattern + "'",
+                  base::did_you_mean(pattern, known));
+    }
+  }
+}
+
+LoadReport Program::Impl::load(const NamedTensors& tensors, const LoadOptions& options) {
   const std::lock_guard<std::mutex> lock(store_->mutex());
+  check_names("load", options);
   std::vector<Copy> copies;
+  LoadReport report;
   for (const auto& [name, tensor] : tensors) {
     External* e = store_->find(name);
     if (e != nullptr && e->derived) throw Error("load: state '" + name + "' is derived from others");
     if (e == nullptr || !selected(*e, options)) {
-      if (!options.strict) continue;
+      if (!options.strict) {
+        report.unused.push_back(name);
+        continue;
+      }
       std::vector<std::string> known;
       for (const auto& other : store_->externals()) {
         if (selected(*other, options)) known.push_back(other->name);
@@ -402,17 +426,19 @@ void Program::Impl::load(const NamedTensors& tensors, const LoadOptions& options
       if (copy.to == e) throw Error("load: '" + name + "' is given twice");
     }
     copies.push_back({e, tensor.data()});
+    report.loaded.push_back(name);
   }
-  if (options.strict) {
-    for (const auto& e : store_->externals()) {
-      const bool given = std::any_of(copies.begin(), copies.end(), [&](const Copy& c) { return c.to == e.get(); });
-      if (selected(*e, options) && !given) {
-        throw Error("load: " + std::string(ir::name_of(e->role)) + " '" + e->name + "' : " + to_string(e->type) +
-                    " is missing");
-      }
+  for (const auto& e : store_->externals()) {
+    const bool given = std::any_of(copies.begin(), copies.end(), [&](const Copy& c) { return c.to == e.get(); });
+    if (!selected(*e, options) || given) continue;
+    if (options.strict) {
+      throw Error("load: " + std::string(ir::name_of(e->role)) + " '" + e->name + "' : " + to_string(e->type) +
+                  " is missing");
     }
+    report.missing.push_back(e->name);
   }
   assign(copies);
+  return report;
 }
 
 void Program::Impl::reset() {
@@ -432,6 +458,7 @@ TensorType Program::Impl::type(std::string_view name) {
 
 NamedTensors Program::Impl::snapshot(const LoadOptions& which) {
   const std::lock_guard<std::mutex> lock(store_->mutex());
+  check_names("snapshot", which);
   executable_.runner()->wait(0);
   throw_on_fault();
   NamedTensors tensors;
@@ -481,7 +508,9 @@ void Program::write(const std::string& name, double value) {
   set_element(scalar.dtype, tensor.data(), 0, value);
   write(name, tensor);
 }
-void Program::load(const NamedTensors& tensors, const LoadOptions& options) { checked(impl_).load(tensors, options); }
+LoadReport Program::load(const NamedTensors& tensors, const LoadOptions& options) {
+  return checked(impl_).load(tensors, options);
+}
 void Program::reset() { checked(impl_).reset(); }
 NamedTensors Program::snapshot(const LoadOptions& which) const { return checked(impl_).snapshot(which); }
 

@@ -104,7 +104,7 @@ class Program::Impl : public std::enable_shared_from_this<Program::Impl> {
 
   Tensor read(std::string_view name);
   void write(std::string_view name, const TensorView& value);
-  void load(const NamedTensors& tensors, const LoadOptions& options);
+  LoadReport load(const NamedTensors& tensors, const LoadOptions& options);
   void reset();
   NamedTensors snapshot(const LoadOptions& which);
   TensorType type(std::string_view name);
@@ -141,6 +141,8 @@ class Program::Impl : public std::enable_shared_from_this<Program::Impl> {
   void attach_results();
   void require_inputs(const char* call) const;
   void throw_on_fault();
+  // Throws Error on a name pattern that selects nothing.
+  void check_names(const char* call, const LoadOptions& options) const;
   Place place(std::string_view name) const;
   void check_feeds(std::span<const Feed> feeds, const StepOptions& options);
   bool makes_stale();

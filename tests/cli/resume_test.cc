@@ -1,0 +1,133 @@
+// aicf train stopped and resumed: by the end, a signal, a damaged file, a full disk.
+#include <gtest/gtest.h>
+
+#include "aicf/safetensors.h"
+#include "cli/run.h"
+
+namespace aicf {
+namespace {
+
+using Resume = RunTest;
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+TEST_F(Resume, ARunInPiecesIsTheRunInOne) {
+  for (const std::string mode : {"graph", "eager"}) {
+    SCOPED_TRACE(mode);
+    const std::string whole = "whole-" + mode, parts = "parts-" + mode;
+    train({"--out", path(whole), "--steps", "48", "--mode", mode});
+    train({"--out", path(parts), "--steps", "16", "--checkpoint-every", "5", "--mode", mode});
+    EXPECT_EQ(checkpoints(parts).size(), 3u) << "10, 15 and 16";
+    for (const char* until : {"24", "32", "48"}) {
+      train({"--resume", path(parts), "--steps", until, "--checkpoint-every", "7", "--keep", "1", "--mode", mode});
+      EXPECT_EQ(checkpoints(parts).size(), 1u);
+      std::ofstream(path(parts + "/.aicf-1-1.tmp")) << "left by a crash";
+    }
+    const std::string again = train({"--resume", path(parts), "--steps", "48", "--keep", "1", "--mode", mode});
+    EXPECT_TRUE(has(again, "0 steps in")) << again;
+    EXPECT_FALSE(fs::exists(path(parts + "/.aicf-1-1.tmp")));
+    // The end of each piece was an evaluation, which belongs to no later run: the resumed one has cut it off.
+    expect_same(whole, parts);
+  }
+}
+
+TEST_F(Resume, ASignalFinishesTheStepSavesAndExits130) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const std::string run = "run" + std::to_string(signal), whole = "whole" + std::to_string(signal);
+    const pid_t child = start({"--out", path(run), "--checkpoint-every", "10"});
+    ASSERT_NO_FATAL_FAILURE(wait_for_checkpoint(child, run));
+    usleep(20000);
+    kill(child, signal);
+    const int status = wait_for(child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 130) << contents(path("log"));
+    EXPECT_TRUE(has(contents(path("log")), "--resume " + path(run))) << contents(path("log"));
+    const int64_t done = newest(run).step.value();
+    EXPECT_TRUE(has(contents(path("log")), "interrupted after step " + std::to_string(done)));
+    EXPECT_EQ(read_safetensors(path(run + "/weights.safetensors")).metadata.at("step"), std::to_string(done));
+    const std::string until = std::to_string(done + 20);
+    EXPECT_TRUE(has(train({"--resume", path(run), "--steps", until}), "resumed after step " + std::to_string(done)));
+    train({"--out", path(whole), "--steps", until});
+    expect_same(whole, run);
+  }
+}
+
+TEST_F(Resume, ADamagedNewestIsSaidAndTheOneBeforeContinued) {
+  train({"--out", path("whole"), "--steps", "40"});
+  train({"--out", path("run"), "--steps", "30", "--checkpoint-every", "6"});
+  const std::string damaged = checkpoints("run")[0];
+  fs::resize_file(damaged, fs::file_size(damaged) - 1);
+  const std::string said = train({"--resume", path("run"), "--steps", "40"});
+  EXPECT_TRUE(has(said, "damaged, set aside: ") && has(said, damaged)) << said;
+  EXPECT_TRUE(has(said, "falling back to " + path("run/checkpoint-00000024.safetensors"))) << said;
+  EXPECT_TRUE(has(said, "resumed after step 24")) << said;
+  expect_same("whole", "run");
+
+  for (const std::string& file : checkpoints("run")) fs::resize_file(file, 10);
+  refuses("train " + path("r.toml") + " --resume " + path("run"), {"none of its 3 checkpoints", "00000040"});
+  EXPECT_EQ(checkpoints("run").size(), 3u);
+}
+
+TEST_F(Resume, AFullDiskIsOneErrorAndTheRunGoesOnLater) {
+  train({"--out", path("whole"), "--steps", "40"});
+  train({"--out", path("run"), "--steps", "16"});
+  const std::string before = contents(checkpoints("run")[0]);
+  // Blocks of 512 bytes: less than a checkpoint, more than all else that is written.
+  const std::string limited = "sh -c 'trap \"\" XFSZ; ulimit -f 12; exec " AICF_CLI " train " + path("r.toml") +
+                              " --resume " + path("run") + " --steps 40 --checkpoint-every 4' >" + path("out") + " 2>" +
+                              path("err");
+  const int status = std::system(limited.c_str());
+  const std::string error = contents(path("err"));
+  EXPECT_EQ(WEXITSTATUS(status), 2) << error;
+  EXPECT_EQ(std::count(error.begin(), error.end(), '\n'), 1) << error;
+  EXPECT_TRUE(has(error, path("run/checkpoint-00000020.safetensors")) && has(error, "File too large")) << error;
+  ASSERT_EQ(checkpoints("run").size(), 1u);
+  EXPECT_EQ(contents(checkpoints("run")[0]), before);
+  train({"--resume", path("run"), "--steps", "40"});
+  expect_same("whole", "run");
+}
+
+TEST_F(Resume, SavedHyperParametersWinAndAreTold) {
+  train({"--out", path("run"), "--steps", "10"});
+  const std::string said = train({"--resume", path("run"), "--steps", "20", "--set", "optimizer.lr=0.5"});
+  EXPECT_TRUE(has(said, "optimizer.lr is 0.001 as saved, not 0.5")) << said;
+  train({"--out", path("whole"), "--steps", "20"});
+  EXPECT_EQ(newest("run").tensors, newest("whole").tensors);
+  EXPECT_FALSE(has(train({"--resume", path("run"), "--steps", "21"}), "as saved"));
+}
+
+TEST_F(Resume, WhatCannotBeResumedIsRefusedAndLeftAlone) {
+  train({"--out", path("run"), "--steps", "10"});
+  const std::string before = contents(checkpoints("run")[0]), metrics = contents(path("run/metrics.jsonl"));
+  const std::string command = "train " + path("r.toml");
+  refuses(command + " --out " + path("run"), {"run", "step 10", "--resume"});
+  refuses(command + " --resume " + path("none"), {"--resume", "none"});
+  EXPECT_FALSE(fs::exists(path("none")));
+  fs::create_directory(path("empty"));
+  refuses(command + " --resume " + path("empty"), {"empty", "got none"});
+  refuses(command + " --resume " + path("run") + " --out " + path("x"), {"--resume", "--out"});
+  refuses(command + " --resume " + path("run") + " --record " + path("x"), {"--resume", "--record"});
+  refuses(command + " --checkpoint-every 5", {"--checkpoint-every", "--out"});
+  refuses(command + " --out " + path("x") + " --checkpoint-every 0", {"--checkpoint-every"});
+  refuses(command + " --out " + path("x") + " --keep -1", {"--keep"});
+  refuses(command + " --waive rng", {"--waive", "--resume"});
+  refuses(command + " --resume " + path("run") + " --waive rgn", {"rgn", "did you mean rng"});
+  refuses(command + " --resume " + path("run") + " --set model.fc1.out=8", {"fc1.weight", "f32[8,24]", "f32[16,24]"});
+  refuses(command + " --resume " + path("run") + " --set optimizer.kind=adam", {"structure"});
+  refuses(command + " --resume " + path("run") + " --set data.examples=128", {"128 examples", "of 64"});
+  EXPECT_EQ(contents(checkpoints("run")[0]), before);
+  EXPECT_EQ(contents(path("run/metrics.jsonl")), metrics);
+  const std::string steps = " --steps 12 --resume " + path("run");
+  EXPECT_EQ(run(command + steps + " --set optimizer.kind=adam --waive structure").code, 0);
+}
+
+TEST_F(Resume, ACheckpointIsEvaluatedLikeItsWeights) {
+  train({"--out", path("run"), "--steps", "10"});
+  const std::string eval = "eval " + path("r.toml") + " --weights ";
+  const Result weights = run(eval + path("run/weights.safetensors")), checkpoint = run(eval + checkpoints("run")[0]);
+  EXPECT_EQ(weights.code, 0) << weights.err;
+  EXPECT_EQ(checkpoint.code, 0) << checkpoint.err;
+  EXPECT_EQ(checkpoint.out, weights.out);
+}
+
+}  // namespace
+}  // namespace aicf
