@@ -1,7 +1,9 @@
 // aicf train: the recipe's steps, a progress bar, and the test metric at the end.
 #include <fmt/format.h>
 
+#include <cmath>
 #include <csignal>
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -88,7 +90,7 @@ int train(const Options& options, const std::string& out, const std::string& rec
   const Recipe recipe = recipe_of(options);
   const bool records = !record_path.empty();
   const Dataset data = records ? with_places(load_data(recipe, true)) : load_data(recipe, true);
-  RecipeModel model = build_model(recipe, recipe.train.batch);
+  RecipeModel model = build_model(recipe, micro_batch(recipe));
   Loader loader(data, {.batch = recipe.train.batch, .seed = static_cast<uint64_t>(recipe.train.seed)});
   const int64_t per_epoch = loader.batches_per_epoch();
   const int64_t steps = total_steps(recipe, per_epoch);
@@ -131,15 +133,22 @@ int train(const Options& options, const std::string& out, const std::string& rec
     if (!last && done < steps) continue;
     read_loss();
     const double mean = progress.take_mean_loss();
-    progress.line(
-        fmt::format("epoch {}: mean loss {:.4f}, {:.0f} steps/s", epoch + 1, mean, progress.steps_per_second()));
-    if (metrics) {
-      metrics->write({{"step", done},
-                      {"epoch", epoch + 1},
-                      {"loss", mean},
-                      {"lr", program.read("optimizer.lr_effective").item()},
-                      {"steps_per_second", progress.steps_per_second()}});
-    }
+    const std::optional<double> norm = read_state(program, kGradNorm), skipped = read_state(program, "steps.skipped");
+    std::string line =
+        fmt::format("epoch {}: mean loss {:.4f}, {:.0f} steps/s", epoch + 1, mean, progress.steps_per_second());
+    if (norm) line += fmt::format(", gradient norm {:.4g}", *norm);
+    if (skipped) line += fmt::format(", {:.0f} steps skipped", *skipped);
+    progress.line(line);
+    if (!metrics) continue;
+    std::vector<std::pair<std::string, MetricValue>> entries = {{"step", done},
+                                                                {"epoch", epoch + 1},
+                                                                {"loss", mean},
+                                                                {"lr", program.read("optimizer.lr_effective").item()},
+                                                                {"steps_per_second", progress.steps_per_second()}};
+    if (norm) entries.emplace_back("grad_norm", *norm);
+    if (skipped) entries.emplace_back("steps_skipped", *skipped);
+    if (const auto scale = read_state(program, "loss_scale.value")) entries.emplace_back("loss_scale", *scale);
+    metrics->write(entries);
   }
   read_loss();
   const double seconds = progress.seconds(), rate = progress.steps_per_second();
@@ -147,9 +156,12 @@ int train(const Options& options, const std::string& out, const std::string& rec
   if (record) record->write();
   std::signal(SIGINT, SIG_DFL);
   std::signal(SIGTERM, SIG_DFL);
-  if (!out.empty())
-    write_safetensors(out + "/weights.safetensors", weights_of(program),
-                      {{"recipe", recipe.name}, {"step", std::to_string(done)}});
+  const bool averages = recipe.optimizer.ema.has_value();
+  if (!out.empty()) {
+    const std::map<std::string, std::string> about = {{"recipe", recipe.name}, {"step", std::to_string(done)}};
+    write_safetensors(out + "/weights.safetensors", weights_of(program), about);
+    if (averages) write_safetensors(out + "/averages.safetensors", averages_of(program), about);
+  }
   if (interrupted) {
     fmt::print("interrupted after step {} of {}{}\n", done, steps, out.empty() ? "" : "; weights saved in " + out);
     return kInterrupted;
@@ -160,19 +172,32 @@ int train(const Options& options, const std::string& out, const std::string& rec
   eval_options.share = program;
   Program eval_program = compile_evaluation(eval_model, eval_options);
   const Evaluation result = evaluate(eval_program, recipe);
+  std::optional<Evaluation> averaged;
+  if (averages) {
+    eval_options.use_ema = true;
+    Program averaged_program = compile_evaluation(eval_model, eval_options);
+    averaged = evaluate(averaged_program, recipe);
+  }
   if (metrics) {
     std::vector<std::pair<std::string, MetricValue>> record = {{"step", done}, {"test_loss", result.loss}};
     if (result.accuracy) record.emplace_back("test_accuracy", *result.accuracy);
+    if (averaged) record.emplace_back("test_loss_of_averages", averaged->loss);
+    if (averaged && averaged->accuracy) record.emplace_back("test_accuracy_of_averages", *averaged->accuracy);
     metrics->write(record);
   }
   fmt::print("{} steps in {:.1f} s ({:.0f} steps/s)\n{}\n", done, seconds, rate, text_of(result));
-  if (!out.empty()) fmt::print("weights: {}/weights.safetensors\n", out);
-  write_json(options.json, {{"recipe", recipe.name},
-                            {"steps", done},
-                            {"seconds", seconds},
-                            {"steps_per_second", rate},
-                            {"final_loss", progress.smooth_loss()},
-                            {"test", json_of(result)}});
+  if (averaged) fmt::print("with the averages of the weights: {}\n", text_of(*averaged));
+  if (!out.empty()) fmt::print("weights: {}/weights.safetensors{}\n", out, averages ? ", averages.safetensors" : "");
+  nlohmann::json json = {{"recipe", recipe.name},
+                         {"steps", done},
+                         {"seconds", seconds},
+                         {"steps_per_second", rate},
+                         {"final_loss", progress.smooth_loss()},
+                         {"test", json_of(result)}};
+  if (averaged) json["test_of_averages"] = json_of(*averaged);
+  if (const auto skipped = read_state(program, "steps.skipped")) json["steps_skipped"] = static_cast<int64_t>(*skipped);
+  if (const auto norm = read_state(program, kGradNorm); norm && std::isfinite(*norm)) json["grad_norm"] = *norm;
+  write_json(options.json, json);
   return kOk;
 }
 
