@@ -87,10 +87,8 @@ nlohmann::json bench_one(const Recipe& recipe, const Options& options, const Ben
   std::vector<std::vector<Feed>> feeds;
   for (const NamedTensors& batch : batches.tensors) feeds.push_back(feeds_of(batch));
 
-  RecipeModel model = build_model(recipe, recipe.train.batch);
-  CompileOptions compile_with = compile_options(options, recipe);
-  compile_with.loss = model.loss;
-  compile_with.optimizer = build_optimizer(recipe, batches.per_epoch);
+  RecipeModel model = build_model(recipe, micro_batch(recipe));
+  CompileOptions compile_with = training_options(recipe, model, batches.per_epoch, compile_options(options, recipe));
   compile_with.outputs = {{"loss", model.loss}};
   compile_with.tune = true;
   const auto start = std::chrono::steady_clock::now();

@@ -63,9 +63,7 @@ CompileOptions compile_options(const Options& options, const Recipe& recipe) {
 }
 
 Program compile_training(RecipeModel& model, const Recipe& recipe, int64_t steps_per_epoch, const Options& options) {
-  CompileOptions compile_with = compile_options(options, recipe);
-  compile_with.loss = model.loss;
-  compile_with.optimizer = build_optimizer(recipe, steps_per_epoch);
+  CompileOptions compile_with = training_options(recipe, model, steps_per_epoch, compile_options(options, recipe));
   compile_with.outputs = {{"loss", model.loss}};  // none of the model's own: they cost time
   return compile(model.model, compile_with);
 }
@@ -123,7 +121,12 @@ nlohmann::json json_of(const Evaluation& e) {
   return json;
 }
 
-bool is_weight(const std::string& name) { return !name.starts_with("optimizer.") && !name.starts_with("steps."); }
+bool is_weight(std::string_view name) {
+  for (std::string_view prefix : {"optimizer.", "steps.", "loss_scale.", "ema/"}) {
+    if (name.starts_with(prefix)) return false;
+  }
+  return name != kGradNorm;
+}
 
 NamedTensors weights_of(const Program& program) {
   NamedTensors weights;
@@ -131,6 +134,23 @@ NamedTensors weights_of(const Program& program) {
     if (is_weight(name)) weights.emplace_back(name, std::move(tensor));
   }
   return weights;
+}
+
+NamedTensors averages_of(const Program& program) {
+  NamedTensors weights = weights_of(program);
+  NamedTensors all = program.snapshot();
+  for (auto& [name, tensor] : weights) {
+    const auto average =
+        std::find_if(all.begin(), all.end(), [&, &n = name](auto& e) { return e.first == "ema/" + n; });
+    if (average != all.end()) tensor = std::move(average->second);
+  }
+  return weights;
+}
+
+std::optional<double> read_state(const Program& program, const std::string& name) {
+  const std::vector<std::string> states = program.states();
+  if (std::find(states.begin(), states.end(), name) == states.end()) return {};
+  return program.read(name).item();
 }
 
 void check_json(const std::string& path) {

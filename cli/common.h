@@ -60,8 +60,14 @@ nlohmann::json json_of(const Evaluation& evaluation);
 int64_t eval_batch(const Recipe& recipe);
 
 // Params and the model's own states: not the optimizer's, nor counters.
-bool is_weight(const std::string& name);
+bool is_weight(std::string_view name);
 NamedTensors weights_of(const Program& program);
+// The same with the averages of the parameters that have one.
+NamedTensors averages_of(const Program& program);
+
+inline constexpr const char* kGradNorm = "grad_norm";
+// Of one element; none where the program has no such state.
+std::optional<double> read_state(const Program& program, const std::string& name);
 
 // Throws Error when a file was asked for and cannot be written: before the work, not after it.
 void check_json(const std::string& path);

@@ -1,9 +1,11 @@
 // aicf train: the recipe's steps, a progress bar, checkpoints, and the test metric at the end.
 #include <fmt/format.h>
 
+#include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <optional>
 
 #include "common.h"
@@ -174,6 +176,27 @@ class RunFolder {
   int64_t saved_ = -1;
 };
 
+// Of epoch `epoch`, from 0, or the part of it that was left to do.
+void end_epoch(const Program& program, int64_t epoch, int64_t done, Progress& progress, RunFolder& folder) {
+  const double mean = progress.take_mean_loss();
+  const std::optional<double> norm = read_state(program, kGradNorm), skipped = read_state(program, "steps.skipped");
+  std::string line =
+      fmt::format("epoch {}: mean loss {:.4f}, {:.0f} steps/s", epoch + 1, mean, progress.steps_per_second());
+  if (norm) line += fmt::format(", gradient norm {:.4g}", *norm);
+  if (skipped) line += fmt::format(", {:.0f} steps skipped", *skipped);
+  progress.line(line);
+  if (!folder.given()) return;
+  std::vector<std::pair<std::string, MetricValue>> entries = {{"step", done},
+                                                              {"epoch", epoch + 1},
+                                                              {"loss", mean},
+                                                              {"lr", program.read("optimizer.lr_effective").item()},
+                                                              {"steps_per_second", progress.steps_per_second()}};
+  if (norm) entries.emplace_back("grad_norm", *norm);
+  if (skipped) entries.emplace_back("steps_skipped", *skipped);
+  if (const auto scale = read_state(program, "loss_scale.value")) entries.emplace_back("loss_scale", *scale);
+  folder.log(entries);
+}
+
 }  // namespace
 
 int train(const Options& options, const TrainRequest& request) {
@@ -182,7 +205,7 @@ int train(const Options& options, const TrainRequest& request) {
   const bool records = !request.record.empty();
   RunFolder folder(request);
   const Dataset data = records ? with_places(load_data(recipe, true)) : load_data(recipe, true);
-  RecipeModel model = build_model(recipe, recipe.train.batch);
+  RecipeModel model = build_model(recipe, micro_batch(recipe));
   Loader loader(data, {.batch = recipe.train.batch, .seed = static_cast<uint64_t>(recipe.train.seed)});
   const int64_t per_epoch = loader.batches_per_epoch();
   const int64_t steps = total_steps(recipe, per_epoch);
@@ -220,16 +243,7 @@ int train(const Options& options, const TrainRequest& request) {
     ++done;
     if (last || done == steps) {
       read_loss();
-      const double mean = progress.take_mean_loss();
-      progress.line(
-          fmt::format("epoch {}: mean loss {:.4f}, {:.0f} steps/s", epoch + 1, mean, progress.steps_per_second()));
-      if (folder.given()) {
-        folder.log({{"step", done},
-                    {"epoch", epoch + 1},
-                    {"loss", mean},
-                    {"lr", program.read("optimizer.lr_effective").item()},
-                    {"steps_per_second", progress.steps_per_second()}});
-      }
+      end_epoch(program, epoch, done, progress, folder);
     }
     if (request.every > 0 && done % request.every == 0) {
       read_loss();
@@ -242,9 +256,12 @@ int train(const Options& options, const TrainRequest& request) {
   if (record) record->write();
   folder.save(program, loader, progress, done, RunFolder::Wait::yes);
   const std::string& out = folder.path();
-  if (!out.empty())
-    write_safetensors(out + "/weights.safetensors", weights_of(program),
-                      {{"recipe", recipe.name}, {"step", std::to_string(done)}});
+  const bool averages = recipe.optimizer.ema.has_value();
+  if (!out.empty()) {
+    const std::map<std::string, std::string> about = {{"recipe", recipe.name}, {"step", std::to_string(done)}};
+    write_safetensors(out + "/weights.safetensors", weights_of(program), about);
+    if (averages) write_safetensors(out + "/averages.safetensors", averages_of(program), about);
+  }
   std::signal(SIGINT, SIG_DFL);
   std::signal(SIGTERM, SIG_DFL);
   if (interrupted) {
@@ -258,17 +275,30 @@ int train(const Options& options, const TrainRequest& request) {
   eval_options.share = program;
   Program eval_program = compile_evaluation(eval_model, eval_options);
   const Evaluation result = evaluate(eval_program, recipe);
+  std::optional<Evaluation> averaged;
+  if (averages) {
+    eval_options.use_ema = true;
+    Program averaged_program = compile_evaluation(eval_model, eval_options);
+    averaged = evaluate(averaged_program, recipe);
+  }
   std::vector<std::pair<std::string, MetricValue>> last = {{"step", done}, {"test_loss", result.loss}};
   if (result.accuracy) last.emplace_back("test_accuracy", *result.accuracy);
+  if (averaged) last.emplace_back("test_loss_of_averages", averaged->loss);
+  if (averaged && averaged->accuracy) last.emplace_back("test_accuracy_of_averages", *averaged->accuracy);
   folder.log(last);
   fmt::print("{} steps in {:.1f} s ({:.0f} steps/s)\n{}\n", done - before, seconds, rate, text_of(result));
-  if (!out.empty()) fmt::print("weights: {}/weights.safetensors\n", out);
-  write_json(options.json, {{"recipe", recipe.name},
-                            {"steps", done},
-                            {"seconds", seconds},
-                            {"steps_per_second", rate},
-                            {"final_loss", progress.losses().smooth},
-                            {"test", json_of(result)}});
+  if (averaged) fmt::print("with the averages of the weights: {}\n", text_of(*averaged));
+  if (!out.empty()) fmt::print("weights: {}/weights.safetensors{}\n", out, averages ? ", averages.safetensors" : "");
+  nlohmann::json json = {{"recipe", recipe.name},
+                         {"steps", done},
+                         {"seconds", seconds},
+                         {"steps_per_second", rate},
+                         {"final_loss", progress.losses().smooth},
+                         {"test", json_of(result)}};
+  if (averaged) json["test_of_averages"] = json_of(*averaged);
+  if (const auto skipped = read_state(program, "steps.skipped")) json["steps_skipped"] = static_cast<int64_t>(*skipped);
+  if (const auto norm = read_state(program, kGradNorm); norm && std::isfinite(*norm)) json["grad_norm"] = *norm;
+  write_json(options.json, json);
   return kOk;
 }
 

@@ -13,7 +13,7 @@ int verify(const Options& options, int orders) {
   const int64_t steps = options.steps.value_or(8);
   with_steps.steps.reset();  // the schedule stays the recipe's
   const Recipe recipe = recipe_of(with_steps);
-  RecipeModel model = build_model(recipe, recipe.train.batch);
+  RecipeModel model = build_model(recipe, micro_batch(recipe));
   Loader loader(load_data(recipe, true),
                 {.batch = recipe.train.batch, .seed = static_cast<uint64_t>(recipe.train.seed)});
 
@@ -29,9 +29,8 @@ int verify(const Options& options, int orders) {
     return list;
   };
 
-  CompileOptions compile_with = compile_options(options, recipe);
-  compile_with.loss = model.loss;
-  compile_with.optimizer = build_optimizer(recipe, loader.batches_per_epoch());
+  const CompileOptions compile_with =
+      training_options(recipe, model, loader.batches_per_epoch(), compile_options(options, recipe));
   VerifyOptions verify_options;
   verify_options.steps = static_cast<int>(steps);
   verify_options.orders = orders;

@@ -76,6 +76,21 @@ struct AdamW {
   std::vector<Group> groups = {};
 };
 
+// The loss is multiplied by a scale before it is differentiated, and the gradients are divided by it, so that what is
+// small in f16 is not lost: Micikevicius et al., "Mixed precision training" (ICLR 2018). A step with a gradient that is
+// not finite multiplies the scale by `backoff`, down to `min`; `interval` steps without one multiply it by `growth`, up
+// to `max`. Powers of two, all but `interval`: scaling rounds nothing. Each field is a state of its name,
+// loss_scale.growth and so on, and `initial` that of loss_scale.value (f32); loss_scale.good_steps (i32) counts the
+// steps since the scale last changed.
+struct LossScale {
+  double initial = 65536;
+  double growth = 2;
+  double backoff = 0.5;
+  int64_t interval = 2000;
+  double min = 1;
+  double max = 16777216;
+};
+
 // Any of them, or none. States it declares, g being "" for the default group and "NAME." for a named one:
 // optimizer.{g}lr, optimizer.{g}weight_decay, optimizer.{g}step (i32), optimizer.{g}lr_effective, the optimizer's own
 // scalars (optimizer.beta1, …), the schedule's (optimizer.schedule.warmup_steps, .total_steps, .min_factor, .table),

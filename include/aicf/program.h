@@ -205,6 +205,37 @@ struct CompileOptions {
   // params, their gradients, the optimizer and outputs are f32 always; bf16 and f16 also keep the values between
   // products in that dtype, and a copy NAME.bf16 or NAME.f16 of each param that a product reads, written with it.
   std::string precision = "f32";
+  // What a step does between gradients and update: it divides them by the loss scale, checks them, clips them. These
+  // need an optimizer. NAME.grad of a parameter, where fetched, is divided by the scale and not clipped.
+  //
+  // Whether the loss is scaled as `loss_scale` says. Default: with precision f16.
+  std::optional<bool> scale_loss = {};
+  optim::LossScale loss_scale = {};
+  // Whether a step with a gradient that is infinite or NaN, of any parameter, is skipped: it changes nothing but
+  // rng.offset, loss_scale.*, grad_norm and the counter steps.skipped (i64). Default: where the loss is scaled or
+  // clip_norm given. A scaled loss needs it.
+  std::optional<bool> skip_nonfinite = {};
+  // At most this L2 norm, of all gradients together: g·min(1, clip_norm / norm). The states optimizer.clip_norm, and
+  // grad_norm: the last step's norm before clipping, infinity for a NaN. A norm that is not finite (beyond 1.8e19 its
+  // square is not) counts as a gradient that is not. Infinity: the norm is computed, and nothing clipped.
+  std::optional<double> clip_norm = {};
+  // Each element into [-clip_value, clip_value], after clip_norm. The state optimizer.clip_value.
+  std::optional<double> clip_value = {};
+  // In [0, 1): the state ema/NAME averages the parameter's values, ema_decay·average + (1 - ema_decay)·value after each
+  // step, from the first value it sees. The state optimizer.ema_decay.
+  std::optional<double> ema_decay = {};
+  // For a program that trains nothing and shares the store of one with ema_decay: it computes with the averages, of the
+  // parameters that have one (before the first step: with the parameters).
+  bool use_ema = false;
+  // More than 1: the model's batch is a micro-batch, of which a step takes so many, one after another: the first axis
+  // of each input is so many times as long. The gradients of the sum of the loss's elements add up in one buffer a
+  // parameter and are divided by the number of elements that count (of labels, those not ignored), so that it does not
+  // matter how the examples are split. The output loss is that of all; any other output or fetched value holds the
+  // micro-batches' rows one after another. Each draws for itself; states that the model updates go from one to the
+  // next. The loss must be a mean or a sum that shows: cross_entropy, mse, mean(), sum(), or a multiple of one.
+  int64_t micro_batches = 1;
+  // Inputs without a batch axis: every micro-batch reads all of them.
+  std::vector<std::string> shared_inputs = {};
   // True: the cotangent of the loss is an input `grad_initial` of the loss's type instead of 1.
   bool grad_initial_input = false;
   // Use the store of this program: the same params and states. What the store holds keeps its value; params that it

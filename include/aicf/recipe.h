@@ -13,6 +13,7 @@
 #include "aicf/data.h"
 #include "aicf/model.h"
 #include "aicf/optim.h"
+#include "aicf/program.h"
 
 namespace aicf {
 
@@ -84,7 +85,16 @@ struct Recipe {
     double momentum = 0;  // sgd
     double dampening = 0;
     bool nesterov = false;
+    // As the options of these names in CompileOptions; left out: none.
+    std::optional<double> clip_norm;
+    std::optional<double> clip_value;
+    std::optional<double> ema;            // ema_decay
+    std::string skip_nonfinite = "auto";  // auto (with clip_norm or a loss scale), on, off
   } optimizer;
+
+  struct LossScale : optim::LossScale {
+    std::string kind = "auto";  // auto (with f16), dynamic, none
+  } loss_scale;
 
   struct Schedule {
     std::string kind = "constant";  // or warmup, cosine (down to `min` at the last step), table
@@ -96,10 +106,11 @@ struct Recipe {
 
   struct Train {
     int64_t epochs = 1;
-    int64_t steps = 0;       // stop after so many steps; 0: after the epochs
-    int64_t batch = 64;      // a last partial batch is dropped in training
-    int64_t eval_batch = 0;  // 0: as batch
-    int64_t seed = 0;        // of the initial values, the shuffling and synthetic data
+    int64_t steps = 0;          // stop after so many steps; 0: after the epochs
+    int64_t batch = 64;         // a last partial batch is dropped in training
+    int64_t micro_batches = 1;  // a divisor of batch: a step takes so many parts of it one after another
+    int64_t eval_batch = 0;     // 0: as batch
+    int64_t seed = 0;           // of the initial values, the shuffling and synthetic data
   } train;
 
   std::string file;  // not a key: as given, for messages
@@ -136,5 +147,12 @@ RecipeModel build_model(const Recipe& recipe, int64_t batch);
 // `steps` of training, else those of the epochs.
 int64_t total_steps(const Recipe& recipe, int64_t steps_per_epoch);
 optim::Optimizer build_optimizer(const Recipe& recipe, int64_t steps_per_epoch);
+
+// The batch that the training model is built with: train.batch / train.micro_batches.
+int64_t micro_batch(const Recipe& recipe);
+// `base` with all that the recipe says of its training program: loss, optimizer, precision, clipping and so on. `model`
+// is build_model(recipe, micro_batch(recipe)).
+CompileOptions training_options(const Recipe& recipe, const RecipeModel& model, int64_t steps_per_epoch,
+                                CompileOptions base = {});
 
 }  // namespace aicf

@@ -108,7 +108,7 @@ std::string backend_of(const Impl& impl) {
 constexpr std::string_view kRng[] = {"rng.seed", "rng.offset"};
 
 bool is_step_counter(std::string_view name) {
-  if (name == passes::kStepsApplied) return true;
+  if (name == passes::kStepsApplied || name == passes::kStepsSkipped) return true;
   return name.starts_with("optimizer.") && name.ends_with(".step") && name.find('/') == std::string_view::npos;
 }
 

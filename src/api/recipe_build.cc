@@ -6,6 +6,7 @@
 #include "aicf/error.h"
 #include "aicf/ops.h"
 #include "aicf/recipe.h"
+#include "optim/gradients.h"
 
 namespace aicf {
 namespace {
@@ -152,6 +153,8 @@ RecipeModel build_model(const Recipe& recipe, int64_t batch) {
   return m;
 }
 
+int64_t micro_batch(const Recipe& recipe) { return recipe.train.batch / recipe.train.micro_batches; }
+
 int64_t total_steps(const Recipe& recipe, int64_t steps_per_epoch) {
   return recipe.train.steps > 0 ? recipe.train.steps : recipe.train.epochs * steps_per_epoch;
 }
@@ -178,6 +181,24 @@ optim::Optimizer build_optimizer(const Recipe& recipe, int64_t steps_per_epoch) 
   if (o.kind == "sgd") return common(optim::SGD());
   if (o.kind == "adam") return common(optim::Adam());
   return common(optim::AdamW());
+}
+
+CompileOptions training_options(const Recipe& recipe, const RecipeModel& model, int64_t steps_per_epoch,
+                                CompileOptions base) {
+  const Recipe::Optimizer& o = recipe.optimizer;
+  base.loss = model.loss;
+  base.optimizer = build_optimizer(recipe, steps_per_epoch);
+  base.precision = recipe.precision;
+  base.micro_batches = recipe.train.micro_batches;
+  base.clip_norm = o.clip_norm;
+  base.clip_value = o.clip_value;
+  base.ema_decay = o.ema;
+  if (o.skip_nonfinite != "auto") base.skip_nonfinite = o.skip_nonfinite == "on";
+  if (recipe.loss_scale.kind != "auto") base.scale_loss = recipe.loss_scale.kind == "dynamic";
+  base.loss_scale = recipe.loss_scale;
+  // The fields bound one another: what the recipe's table of keys cannot check.
+  located(recipe.where("loss_scale.initial"), [&] { optim::validate(base.loss_scale); });
+  return base;
 }
 
 }  // namespace aicf

@@ -300,6 +300,10 @@ void check(Recipe& recipe) {
         fmt::format("{}: schedule.warmup_epochs: warmup_steps is given too", recipe.where("schedule.warmup_epochs")),
         "keep one of the two");
   }
+  if (recipe.train.batch % recipe.train.micro_batches != 0) {
+    throw Error(fmt::format("{}: train.micro_batches: expected a divisor of the batch {}, got {}",
+                            recipe.where("train.micro_batches"), recipe.train.batch, recipe.train.micro_batches));
+  }
   if (recipe.schedule.kind == "table" && recipe.schedule.factors.empty()) {
     throw Error(fmt::format("{}: schedule.factors: expected one factor or more", recipe.where("schedule.kind")));
   }

@@ -10,6 +10,7 @@ using Names = std::vector<std::string>;
 constexpr RecipeRange kAny = {};
 constexpr double kMaxSteps = 2147483647;  // the step counter is i32
 constexpr double kMaxSize = 1 << 24;      // of one axis of a model
+constexpr RecipeRange kScale = {0x1p-24, 0x1p100, false};
 
 RecipeRange at_least(double low) { return {low, std::numeric_limits<double>::infinity(), false}; }
 RecipeRange between(double low, double high) { return {low, high, false}; }
@@ -78,6 +79,18 @@ const std::vector<RecipeKey>& table() {
       {"optimizer", "momentum", SLOT(optimizer.momentum), at_least(0), {}, {"sgd"}},
       {"optimizer", "dampening", SLOT(optimizer.dampening), at_least(0), {}, {"sgd"}},
       {"optimizer", "nesterov", SLOT(optimizer.nesterov), kAny, {}, {"sgd"}},
+      {"optimizer", "clip_norm", SLOT(optimizer.clip_norm), at_least(0)},
+      {"optimizer", "clip_value", SLOT(optimizer.clip_value), at_least(0)},
+      {"optimizer", "ema", SLOT(optimizer.ema), fraction()},
+      {"optimizer", "skip_nonfinite", SLOT(optimizer.skip_nonfinite), kAny, {"auto", "on", "off"}},
+
+      {"loss_scale", "kind", SLOT(loss_scale.kind), kAny, {"auto", "dynamic", "none"}},
+      {"loss_scale", "initial", SLOT(loss_scale.initial), kScale},
+      {"loss_scale", "growth", SLOT(loss_scale.growth), kScale},
+      {"loss_scale", "backoff", SLOT(loss_scale.backoff), kScale},
+      {"loss_scale", "interval", SLOT(loss_scale.interval), between(1, kMaxSteps)},
+      {"loss_scale", "min", SLOT(loss_scale.min), kScale},
+      {"loss_scale", "max", SLOT(loss_scale.max), kScale},
 
       {"schedule", "kind", SLOT(schedule.kind), kAny, {"constant", "warmup", "cosine", "table"}},
       {"schedule", "warmup_steps", SLOT(schedule.warmup_steps), between(0, kMaxSteps), {}, {"warmup", "cosine"}},
@@ -88,6 +101,7 @@ const std::vector<RecipeKey>& table() {
       {"train", "epochs", SLOT(train.epochs), between(1, 1e6)},
       {"train", "steps", SLOT(train.steps), between(0, kMaxSteps)},
       {"train", "batch", SLOT(train.batch), between(1, 1e9)},
+      {"train", "micro_batches", SLOT(train.micro_batches), between(1, 1024)},
       {"train", "eval_batch", SLOT(train.eval_batch), between(0, 1e9)},
       {"train", "seed", SLOT(train.seed), at_least(0)},
   };

@@ -13,7 +13,7 @@ inline constexpr const char* kRngOffset = "rng.offset";
 
 struct RngStates {
   Value seed;    // the model's seed, unless declared otherwise
-  Value offset;  // 0 at first; each training step adds 1 (api/compile.cc)
+  Value offset;  // 0 at first; each training step adds 1 (api/stages.cc)
 };
 
 // Declares them on first use. Throws Error when the graph has something else of these names.

@@ -9,16 +9,10 @@
 #include "aicf/error.h"
 #include "aicf/ops.h"
 #include "aicf/suggest.h"
-#include "ir/init.h"
 #include "optim/schedule.h"
 
 namespace aicf::optim {
 namespace {
-
-Value declare(ir::Graph& graph, const std::string& name, const TensorType& type, const ir::InitSpec& init) {
-  return graph.handle(
-      graph.add_external(ir::Role::state, "optimizer." + name, type, ir::Attrs{{"init", ir::format_init(init)}}));
-}
 
 std::string group_of(const ir::Graph& graph, ir::ValueId param) { return graph.value(param).attrs.get_string("group"); }
 
@@ -39,16 +33,26 @@ void check_groups_exist(const ir::Graph& graph, const GroupDefaults& defaults) {
 
 }  // namespace
 
+Value state(ir::Graph& graph, const std::string& name, const TensorType& type, const ir::InitSpec& init) {
+  return graph.handle(graph.add_external(ir::Role::state, name, type, ir::Attrs{{"init", ir::format_init(init)}}));
+}
+
 Value scalar_state(ir::Graph& graph, const std::string& name, DType dtype, double value) {
-  return declare(graph, name, {dtype, {}}, {ir::InitKind::value, {value}});
+  return state(graph, "optimizer." + name, {dtype, {}}, {ir::InitKind::value, {value}});
 }
 
 Value values_state(ir::Graph& graph, const std::string& name, DType dtype, const std::vector<double>& values) {
-  return declare(graph, name, {dtype, {static_cast<int64_t>(values.size())}}, {ir::InitKind::values, values});
+  return state(graph, "optimizer." + name, {dtype, {static_cast<int64_t>(values.size())}},
+               {ir::InitKind::values, values});
 }
 
 Value zeros_state(ir::Graph& graph, const std::string& name, const TensorType& type) {
-  return declare(graph, name, type, {ir::InitKind::zeros, {}});
+  return state(graph, "optimizer." + name, type, {ir::InitKind::zeros, {}});
+}
+
+std::string group_prefix(const ir::Graph& graph, Value param) {
+  const std::string name = group_of(graph, param.id());
+  return name.empty() ? "" : name + ".";
 }
 
 Value in_dtype(Value x, DType dtype) { return x.dtype() == dtype ? x : cast(x, dtype); }
@@ -90,7 +94,7 @@ std::vector<GroupStep> begin_step(ir::Graph& graph, DType scalar, const GroupDef
       lr = group.lr.value_or(lr);
       decay = group.weight_decay.value_or(decay);
     }
-    const std::string prefix = names[i].empty() ? "" : names[i] + ".";
+    const std::string prefix = group_prefix(graph, steps[i].members[0].param);
     const Value base = scalar_state(graph, prefix + "lr", scalar, lr);
     const Value effective = scalar_state(graph, prefix + "lr_effective", scalar, lr);
     GroupStep& s = steps[i];

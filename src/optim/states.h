@@ -7,10 +7,13 @@
 #include "aicf/optim.h"
 #include "aicf/value.h"
 #include "ir/graph.h"
+#include "ir/init.h"
 #include "optim/optimizer.h"
 
 namespace aicf::optim {
 
+// The state NAME.
+Value state(ir::Graph& graph, const std::string& name, const TensorType& type, const ir::InitSpec& init);
 // The state `optimizer.NAME`: a scalar, a vector of given values, or zeros.
 Value scalar_state(ir::Graph& graph, const std::string& name, DType dtype, double value);
 Value values_state(ir::Graph& graph, const std::string& name, DType dtype, const std::vector<double>& values);
@@ -18,6 +21,9 @@ Value zeros_state(ir::Graph& graph, const std::string& name, const TensorType& t
 
 // target := value, labelled TARGET.next, cast to the target's dtype where they differ.
 void update(ir::Graph& graph, Value target, Value value);
+
+// "" for a parameter of the default group, "NAME." for one of another.
+std::string group_prefix(const ir::Graph& graph, Value param);
 
 // x itself, or x cast.
 Value in_dtype(Value x, DType dtype);

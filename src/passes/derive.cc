@@ -8,10 +8,11 @@
 namespace aicf::passes {
 namespace {
 
-// Re-emits an expression over externals with each updated external read as its next value.
+// Re-emits an expression over externals with each updated external read as its next value: where all of them have this
+// guard, as the value when it holds, to be assigned under it too.
 class NextValues {
  public:
-  explicit NextValues(ir::Graph& graph) : graph_(graph) {}
+  NextValues(ir::Graph& graph, ir::ValueId guard) : graph_(graph), guard_(guard) {}
 
   // The value of `v` after the step; `v` itself when nothing it depends on is updated.
   ir::ValueId next(ir::ValueId v) {
@@ -27,7 +28,7 @@ class NextValues {
       const int u = graph_.find_update(v);
       if (u < 0) return v;
       const ir::Update update = graph_.updates()[static_cast<size_t>(u)];
-      if (update.guard == ir::kNoValue) return update.value;
+      if (update.guard == ir::kNoValue || update.guard == guard_) return update.value;
       return select(graph_.handle(update.guard), graph_.handle(update.value), graph_.handle(v)).id();
     }
     const ir::OpId producer = graph_.value(v).producer;
@@ -41,12 +42,28 @@ class NextValues {
   }
 
   ir::Graph& graph_;
+  const ir::ValueId guard_;
   std::map<ir::ValueId, ir::ValueId> memo_;
 };
 
+// The guard that every update of what the expression depends on has; kNoValue where they differ.
+ir::ValueId common_guard(const ir::Graph& graph, ir::ValueId value) {
+  ir::ValueId guard = ir::kNoValue;
+  bool first = true;
+  for (ir::ValueId source : ir::externals_of(graph, value)) {
+    const int u = graph.find_update(source);
+    if (u < 0) continue;
+    const ir::ValueId theirs = graph.updates()[static_cast<size_t>(u)].guard;
+    if (!first && theirs != guard) return ir::kNoValue;
+    guard = theirs;
+    first = false;
+  }
+  return guard;
+}
+
 }  // namespace
 
-ir::ValueId next_value(ir::Graph& graph, ir::ValueId value) { return NextValues(graph).next(value); }
+ir::ValueId next_value(ir::Graph& graph, ir::ValueId value) { return NextValues(graph, ir::kNoValue).next(value); }
 
 bool derive(ir::Graph& graph) {
   bool changed = false;
@@ -54,10 +71,11 @@ bool derive(ir::Graph& graph) {
   const std::vector<ir::Derivation> derivations(graph.derivations().begin(), graph.derivations().end());
   for (const ir::Derivation& d : derivations) {
     if (graph.find_update(d.state) >= 0) continue;
-    const ir::ValueId next = next_value(graph, d.value);
+    const ir::ValueId guard = common_guard(graph, d.value);
+    const ir::ValueId next = NextValues(graph, guard).next(d.value);
     if (next == d.value) continue;
     graph.set_label(next, graph.value(d.state).name + ".next");
-    graph.add_update(d.state, next);
+    graph.add_update(d.state, next, guard);
     changed = true;
   }
   return changed;

@@ -3,6 +3,7 @@
 #include "aicf/error.h"
 #include "ir/op.h"
 #include "ir/rewriter.h"
+#include "ops/defs.h"
 #include "passes/pass.h"
 
 namespace aicf::passes {
@@ -44,6 +45,10 @@ bool expand_where(ir::Graph& graph, bool (*wanted)(const ir::OpDef&)) {
 
 bool expand(ir::Graph& graph) {
   return expand_where(graph, [](const ir::OpDef& def) { return def.is(ir::kComposite); });
+}
+
+bool expand_values(ir::Graph& graph) {
+  return expand_where(graph, [](const ir::OpDef& def) { return def.is(ir::kComposite) && &def != &ops::after_def; });
 }
 
 bool expand_undifferentiable(ir::Graph& graph) {

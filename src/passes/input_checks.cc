@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <optional>
 
 #include "aicf/ops.h"
@@ -127,15 +128,20 @@ bool input_checks(ir::Graph& graph) {
   const Value next_error = select(clean, code, error).named(std::string(kInputError) + ".next");
   const Value ok = equal(next_error, literal(error, 0)).named("inputs_ok");
 
+  std::map<ir::ValueId, ir::ValueId> both = {{ir::kNoValue, ok.id()}};  // one for all updates under one guard
   for (size_t i = 0; i < graph.updates().size(); ++i) {
-    const ir::ValueId guard = graph.updates()[i].guard;
-    graph.set_guard(i, guard == ir::kNoValue ? ok.id() : logical_and(graph.handle(guard), ok).id());
+    const auto [it, fresh] = both.try_emplace(graph.updates()[i].guard, ir::kNoValue);
+    if (fresh) it->second = logical_and(graph.handle(it->first), ok).id();
+    graph.set_guard(i, it->second);
   }
   graph.add_update(error.id(), next_error.id());
-  const ir::ValueId applied = graph.find_external(kStepsApplied);
-  if (applied != ir::kNoValue && graph.type(applied) == counter) {
-    const Value step = graph.handle(applied) + 1;
-    graph.add_update(error_step.id(), select(clean, step, error_step).id());
+  const auto counted = [&](const char* name) {
+    const ir::ValueId known = graph.find_external(name);
+    return known != ir::kNoValue && graph.type(known) == counter ? graph.handle(known) : Value();
+  };
+  if (Value step = counted(kStepsApplied); step.valid()) {
+    if (const Value skipped = counted(kStepsSkipped); skipped.valid()) step = step + skipped;
+    graph.add_update(error_step.id(), select(clean, step + 1, error_step).id());
   }
   return true;
 }

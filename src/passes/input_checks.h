@@ -7,7 +7,8 @@ namespace aicf::passes {
 // its step. The attribute `checks` of the first holds what to say, a line for each check.
 inline constexpr const char* kInputError = "inputs.error";
 inline constexpr const char* kInputErrorStep = "inputs.error_step";
-// Updates applied so far, i64[].
+// Steps so far, i64[]: those that updated, and those that a gradient which is not finite made skip it.
 inline constexpr const char* kStepsApplied = "steps.applied";
+inline constexpr const char* kStepsSkipped = "steps.skipped";
 
 }  // namespace aicf::passes

@@ -88,8 +88,10 @@ class Levels {
     std::vector<std::vector<OpId>> all = products_;
     while (!open.empty()) {
       find_earliest();
-      int level = at(latest_, open[0]);
-      for (OpId id : open) level = std::min(level, at(latest_, id));
+      // A guard at the end of the longest path makes it longer: what it guards can run after it, but nothing sooner.
+      const auto due = [&](OpId id) { return std::max(at(latest_, id), at(earliest_, id)); };
+      int level = due(open[0]);
+      for (OpId id : open) level = std::min(level, due(id));
       place(level, open, all);
     }
     return all;

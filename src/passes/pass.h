@@ -73,6 +73,8 @@ bool expand_undifferentiable(ir::Graph& graph);
 
 // The passes, one file each.
 bool expand(ir::Graph& graph);
+// All composites but `after`.
+bool expand_values(ir::Graph& graph);
 bool derive(ir::Graph& graph);
 // The value of an expression over externals after the step's updates: re-emitted from their new values; `value` itself
 // when it depends on nothing that is updated.

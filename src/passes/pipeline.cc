@@ -17,7 +17,7 @@ constexpr Pass kPipeline[] = {
     // Before expand: messages name the op and tensor the user wrote, not a gather inside an expansion.
     {"input_checks", Effect::required, input_checks},
     // After differentiation (done before the pipeline) and before anything that looks at primitives.
-    {"expand", Effect::required, expand},
+    {"expand", Effect::required, expand_values},
     // Before every exact pass, so that none of them, on or off, decides what these do. Casts first: with one less
     // between
     // them a transpose and a product are nearer.
@@ -45,8 +45,10 @@ constexpr Pass kPipeline[] = {
     {"epilogues", Effect::exact, epilogues},
     // Of whole launches, so after fuse.
     {"group_updates", Effect::exact, group_updates},
-    // Last: it counts launches.
+    // Last of the exact ones: it counts launches.
     {"merge_launches", Effect::exact, merge_launches},
+    // What says in which order others run has done so.
+    {"expand", Effect::required, expand},
 };
 
 }  // namespace

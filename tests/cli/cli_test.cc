@@ -85,6 +85,37 @@ TEST_F(Cli, VerifyPassesOnGpts) {
 }
 
 // The same steps again from the record alone: the initial weights, and the examples of each batch.
+// Micro-batches, clipping, a loss scale and averages: verified, trained, shown, and the averages saved for `eval`.
+TEST_F(Cli, GradientPoliciesAreVerifiedAndShown) {
+  const std::string keys =
+      " --set precision=f16 --set train.micro_batches=2 --set optimizer.clip_norm=0.5 --set optimizer.ema=0.75";
+  const std::string mini = AICF_SOURCE_DIR "/recipes/mlp-tiny-mini.toml";
+  const Result verified = run("verify " + mini + keys + " --steps 3 --orders 2");
+  EXPECT_EQ(verified.code, 0) << verified.out << verified.err;
+
+  // 2⁴⁰ overflows f16 whatever the loss is: the first steps are skipped.
+  const Result trained =
+      run("train " + kRecipe + keys + " --set loss_scale.max=1099511627776 --set " +
+          "loss_scale.initial=1099511627776 --steps 60 --out " + path("run") + " --json " + path("train.json"));
+  ASSERT_EQ(trained.code, 0) << trained.out << trained.err;
+  EXPECT_NE(trained.out.find("gradient norm "), std::string::npos) << trained.out;
+  EXPECT_NE(trained.out.find(" steps skipped"), std::string::npos) << trained.out;
+  const auto a = nlohmann::json::parse(contents(path("train.json")));
+  EXPECT_GT(a["steps_skipped"].get<int>(), 5);
+  EXPECT_LT(a["steps_skipped"].get<int>(), 40);
+  const std::string metrics = contents(path("run/metrics.jsonl"));
+  for (const char* key : {"\"grad_norm\"", "\"steps_skipped\"", "\"loss_scale\"", "\"test_loss_of_averages\""}) {
+    EXPECT_NE(metrics.find(key), std::string::npos) << key << "\n" << metrics;
+  }
+  for (const auto& [file, key] : {std::pair("weights", "test"), {"averages", "test_of_averages"}}) {
+    const Result evaluated = run("eval " + kRecipe + " --precision f16 --weights " + path("run/") + file +
+                                 ".safetensors --json " + path("eval.json"));
+    ASSERT_EQ(evaluated.code, 0) << evaluated.err;
+    EXPECT_EQ(a[key], nlohmann::json::parse(contents(path("eval.json")))["test"]) << file;
+  }
+  EXPECT_NE(a["test"], a["test_of_averages"]);
+}
+
 TEST_F(Cli, TrainRecordsWhatItsStepsWere) {
   const std::string file = AICF_SOURCE_DIR "/recipes/gpt-nano-mini.toml";
   const Result trained = run("train " + file + " --steps 6 --seed 2 --record " + path("record"));

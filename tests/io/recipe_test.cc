@@ -95,6 +95,7 @@ TEST(Recipe, EveryKeyOfTheSchemaIsRead) {
     const bool of_gpt = section == "gpt";
     const std::string kind_of_data = of_gpt ? "bible-kjv" : "synthetic";
     const std::string synthetic = section == "data" ? "" : "[data]\nkind = '" + kind_of_data + "'\n";
+    if (name == "micro_batches") value = "4";  // 3 is no divisor of the batch
     std::string base, layer = "[[model]]\n";
     if (of_gpt) {
       // 3 is no divisor of the width, and less than the data has.
@@ -431,6 +432,39 @@ TEST(Recipe, OptimizersTakeTheirOptions) {
   const auto init = [&](const char* name) { return graph.value(graph.find_external(name)).attrs.get_string("init"); };
   EXPECT_EQ(init("optimizer.lr"), "value(0x1p-1)");
   EXPECT_EQ(init("optimizer.momentum"), "value(0x1p-2)");
+}
+
+TEST(Recipe, TrainingOptionsSayAllThatTheRecipeDoes) {
+  const auto options_of = [](const std::string& text) {
+    const Recipe r = parse("data.shape = [784]\n" + text + kModel);
+    RecipeModel m = build_model(r, micro_batch(r));
+    return training_options(r, m, 10, {.backend = "cpu", .alias = false});
+  };
+  const CompileOptions plain = options_of("");
+  EXPECT_EQ(plain.backend, "cpu");
+  EXPECT_FALSE(plain.alias);
+  EXPECT_TRUE(plain.loss.valid());
+  EXPECT_EQ(plain.optimizer.name(), "adamw");
+  EXPECT_EQ(plain.micro_batches, 1);
+  EXPECT_FALSE(plain.clip_norm || plain.clip_value || plain.ema_decay || plain.skip_nonfinite || plain.scale_loss);
+  const CompileOptions all = options_of(
+      "precision='bf16'\n[optimizer]\nclip_norm=1.5\nclip_value=0.5\nema=0.9\nskip_nonfinite='on'\n"
+      "[loss_scale]\nkind='dynamic'\ninitial=8\ninterval=7\nmax=16\n[train]\nbatch=24\nmicro_batches=3\n");
+  EXPECT_EQ(all.precision, "bf16");
+  EXPECT_EQ(all.clip_norm, 1.5);
+  EXPECT_EQ(all.clip_value, 0.5);
+  EXPECT_EQ(all.ema_decay, 0.9);
+  EXPECT_EQ(all.skip_nonfinite, true);
+  EXPECT_EQ(all.scale_loss, true);
+  EXPECT_EQ(all.loss_scale.initial, 8);
+  EXPECT_EQ(all.loss_scale.interval, 7);
+  EXPECT_EQ(all.loss_scale.max, 16);
+  EXPECT_EQ(all.micro_batches, 3);
+  EXPECT_EQ(options_of("loss_scale.kind='none'\noptimizer.skip_nonfinite='off'\n").scale_loss, false);
+  expect_error(std::string("[train]\nbatch = 24\nmicro_batches = 5\n") + kModel,
+               "r.toml:3: train.micro_batches: expected a divisor of the batch 24, got 5");
+  EXPECT_EQ(failure([&] { options_of("[loss_scale]\ninitial = 3\n"); }).message,
+            "r.toml:3: loss_scale: expected initial a power of two from 1 to 16777216, got 3");
 }
 
 TEST(Recipe, SyntheticDataIsFixed) {
