@@ -45,7 +45,8 @@ double multiplications(const ir::Graph& graph, const ir::Op& op) {
 
 // A kernel of the backend's own, not a view, a library call or already several.
 bool is_own_launch(const ir::Graph& graph, const ir::Op& op) {
-  if (op.def->is(ir::kView) || op.def == ir::find_op("parallel") || holds_a_product(op)) return false;
+  if (op.def->is(ir::kView) || op.def->is(ir::kComposite)) return false;
+  if (op.def == ir::find_op("parallel") || holds_a_product(op)) return false;
   const auto empty = [&](ValueId v) { return graph.type(v).shape.elements() == 0; };
   return !op.inputs.empty() && std::none_of(op.outputs.begin(), op.outputs.end(), empty);
 }

@@ -86,7 +86,6 @@ void multiply(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1, bf16) {
 void multiply(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1, f16) {
   multiply_as<16>(c, a, b0, b1, [](u32 x, int i) { return aicf::f16_to_f32((u16)(x >> 16 * i)); });
 }
-static float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
 )";
 
 // Memory with NaN before and after it.

@@ -75,13 +75,10 @@ inline ir::Graph with_updates_as_outputs(ir::Graph graph) {
   return graph;
 }
 
-// Whether a NaN may stand for another: a fused kernel may have the operands of an op in the other order, and of two
-// NaNs the first is the result.
-enum class Nans : uint8_t { as_they_are, any };
-
-inline bool equal_tensors(const Tensor& a, const Tensor& b, Nans nans) {
+// Bit for bit, but for which NaN a NaN is: of two of them an instruction returns the one that the compiler put first.
+inline bool equal_tensors(const Tensor& a, const Tensor& b) {
   if (a == b) return true;
-  if (nans == Nans::as_they_are || a.type() != b.type() || !is_float(a.dtype())) return false;
+  if (a.type() != b.type() || !is_float(a.dtype())) return false;
   const size_t size = size_of(a.dtype());
   for (int64_t i = 0; i < a.elements(); ++i) {
     const bool both = std::isnan(a.at(i)) && std::isnan(b.at(i));
@@ -92,10 +89,10 @@ inline bool equal_tensors(const Tensor& a, const Tensor& b, Nans nans) {
   return true;
 }
 
-inline std::string first_difference(const TensorMap& want, const TensorMap& got, Nans nans) {
+inline std::string first_difference(const TensorMap& want, const TensorMap& got) {
   if (want.size() != got.size()) return "another number of outputs";
   for (const auto& [name, tensor] : want) {
-    if (equal_tensors(tensor, got.at(name), nans)) continue;
+    if (equal_tensors(tensor, got.at(name))) continue;
     std::string text = "'" + name + "':";
     for (int64_t i = 0; i < tensor.elements(); ++i) {
       text += " " + std::to_string(tensor.at(i)) + "/" + std::to_string(got.at(name).at(i));
@@ -108,8 +105,7 @@ inline std::string first_difference(const TensorMap& want, const TensorMap& got,
 // "" when equal. In all rounds each pair of special values meets in each pair of neighbouring externals; one more round
 // is of ordinary values.
 inline constexpr size_t kSpecialValues = 12, kAllRounds = kSpecialValues * kSpecialValues;
-inline std::string difference_of(const ir::Graph& before, const ir::Graph& after, size_t rounds = kAllRounds,
-                                 Nans nans = Nans::as_they_are) {
+inline std::string difference_of(const ir::Graph& before, const ir::Graph& after, size_t rounds = kAllRounds) {
   const ir::Graph a = with_updates_as_outputs(before), b = with_updates_as_outputs(after);
   for (size_t i = 0; i <= rounds; ++i) {
     const size_t round = i * (kAllRounds / rounds);
@@ -121,8 +117,7 @@ inline std::string difference_of(const ir::Graph& before, const ir::Graph& after
       feeds[v.name] = i == rounds ? ordinary_tensor(v.type, at) : special_tensor(v.type, shift + at);
       ++at;
     }
-    const std::string difference =
-        first_difference(expand_and_interpret(a, feeds), expand_and_interpret(b, feeds), nans);
+    const std::string difference = first_difference(expand_and_interpret(a, feeds), expand_and_interpret(b, feeds));
     if (!difference.empty()) return "round " + std::to_string(round) + ", " + difference;
   }
   return "";
