@@ -76,40 +76,51 @@ class Fuser {
     return name == "cast" && size_of(graph_.type(o.inputs[0]).dtype) <= size_of(graph_.type(o.outputs[0]).dtype);
   }
 
+  // The parameter whose new value each value is computed from, element by element; kNoValue: none, or several.
+  std::vector<ValueId> found_from(const std::map<ValueId, const ir::Update*>& update_of) const {
+    std::vector<ValueId> from(static_cast<size_t>(graph_.num_values()), ir::kNoValue);
+    for (OpId id = 0; id < graph_.num_ops(); ++id) {
+      const ir::Op& op = graph_.op(id);
+      if (!op.def->is(ir::kPointwise)) continue;
+      std::set<ValueId> params;
+      for (ValueId v : op.inputs) {
+        const auto it = update_of.find(v);
+        const bool is_new = it != update_of.end() && graph_.value(it->second->target).role == ir::Role::param;
+        const ValueId param = is_new ? it->second->target : from[static_cast<size_t>(v)];
+        if (param != ir::kNoValue) params.insert(param);
+      }
+      if (params.size() == 1) from[static_cast<size_t>(op.outputs[0])] = *params.begin();
+    }
+    return from;
+  }
+
   // The optimizer's ops of each parameter: pointwise, of the parameter's shape, and read by each other and by updates
-  // alone. They become one region a parameter, so that all of them can be one launch.
+  // alone, what is computed from its new value (a copy to compute with, an average) too. They become one region a
+  // parameter, so that all of them can be one launch.
   void find_updaters() {
     updater_of_.assign(static_cast<size_t>(graph_.num_ops()), ir::kNoValue);
-    std::map<ValueId, ValueId> target_of;
+    std::map<ValueId, const ir::Update*> update_of;
+    std::map<ValueId, ValueId> guard_of;  // by parameter
     for (const ir::Update& u : graph_.updates()) {
-      if (graph_.value(u.target).role == ir::Role::param) target_of[u.value] = u.target;
+      update_of[u.value] = &u;
+      if (graph_.value(u.target).role == ir::Role::param) guard_of[u.target] = u.guard;
     }
+    const std::vector<ValueId> from = found_from(update_of);
     for (OpId id = graph_.num_ops() - 1; id >= 0; --id) {
       const ir::Op& op = graph_.op(id);
       if (!op.def->is(ir::kPointwise)) continue;
       const ValueId v = op.outputs[0];
-      const auto it = target_of.find(v);
-      ValueId target = it != target_of.end() ? it->second : ir::kNoValue;
-      for (OpId reader : readers_[static_cast<size_t>(v)]) {
-        const ValueId theirs = updater_of_[static_cast<size_t>(reader)];
-        if (theirs == ir::kNoValue || (target != ir::kNoValue && theirs != target)) {
-          target = is_state_copy(reader) ? target : ir::kNoValue;
-          if (target == ir::kNoValue) break;
-          continue;
-        }
-        target = theirs;
+      std::set<ValueId> targets;
+      if (const auto it = update_of.find(v); it != update_of.end()) {
+        const bool is_param = graph_.value(it->second->target).role == ir::Role::param;
+        const ValueId param = is_param ? it->second->target : from[static_cast<size_t>(v)];
+        if (param != ir::kNoValue && guard_of.at(param) == it->second->guard) targets.insert(param);
       }
-      if (target == ir::kNoValue || graph_.type(v).shape != graph_.type(target).shape) continue;
-      updater_of_[static_cast<size_t>(id)] = target;
+      for (OpId reader : readers_[static_cast<size_t>(v)]) targets.insert(updater_of_[static_cast<size_t>(reader)]);
+      if (targets.size() != 1 || targets.contains(ir::kNoValue)) continue;
+      const ValueId target = *targets.begin();
+      if (graph_.type(v).shape == graph_.type(target).shape) updater_of_[static_cast<size_t>(id)] = target;
     }
-  }
-
-  // A cast of an updated value into a state: a compute copy.
-  bool is_state_copy(OpId op) const {
-    const ValueId v = graph_.op(op).outputs[0];
-    if (std::string_view(graph_.op(op).def->name) != "cast" || !readers_[static_cast<size_t>(v)].empty()) return false;
-    return std::any_of(graph_.updates().begin(), graph_.updates().end(),
-                       [&](const ir::Update& u) { return u.value == v; });
   }
 
   void hold_views() {

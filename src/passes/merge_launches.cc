@@ -30,17 +30,25 @@ bool holds_a_product(const ir::Op& op) {
   return std::any_of(op.region->ops().begin(), op.region->ops().end(), holds_a_product);
 }
 
-// Of the matmul that the op is, or is the epilogue of; 0: of neither.
-double multiplications(const ir::Graph& graph, const ir::Op& op) {
+// Products are merged that take about as long: none more than kAlike times as long as another. A small one takes as
+// many steps as its inner axis is long, and as long as kStart of them to start.
+constexpr double kAlike = 2, kStart = 256;
+
+struct Product {
+  double multiplications = 0, inner = 0;
+};
+
+// The matmul that the op is, or is the epilogue of; nothing: neither.
+Product product_of(const ir::Graph& graph, const ir::Op& op) {
   if (is_product(op)) {
     const Shape &a = graph.type(op.inputs[0]).shape, &out = graph.type(op.outputs[0]).shape;
-    const int inner = a.rank() - (op.attrs.get_bool("ta") ? 2 : 1);
-    return static_cast<double>(out.elements()) * static_cast<double>(a[inner]);
+    const auto inner = static_cast<double>(a[a.rank() - (op.attrs.get_bool("ta") ? 2 : 1)]);
+    return {static_cast<double>(out.elements()) * inner, inner};
   }
-  if (op.def != ir::find_op("fused")) return 0;
+  if (op.def != ir::find_op("fused")) return {};
   const std::span<const ir::Op> body = op.region->ops();
   const auto product = std::find_if(body.begin(), body.end(), is_product);
-  return product == body.end() ? 0 : multiplications(*op.region, *product);
+  return product == body.end() ? Product() : product_of(*op.region, *product);
 }
 
 // A kernel of the backend's own, not a view, a library call or already several.
@@ -112,18 +120,27 @@ class Levels {
   // Those that can run at one level at the earliest do: a gradient of weights beside that of the activations, whose
   // operands need not be kept for it any longer then.
   void group_products() {
-    std::map<int, std::vector<std::vector<OpId>>> by_level;
     const std::vector<char> live = live_ops(graph_);
+    std::map<int, std::vector<std::pair<double, OpId>>> by_level;  // by time, the least first
     for (OpId id = 0; id < graph_.num_ops(); ++id) {
       if (!live[static_cast<size_t>(id)]) continue;
-      const double work = multiplications(graph_, graph_.op(id));
-      if (work > 0 && work <= kSmallProduct) join(by_level[at(earliest_, id)], id);
+      const Product p = product_of(graph_, graph_.op(id));
+      if (p.multiplications > 0 && p.multiplications <= kSmallProduct)
+        by_level[at(earliest_, id)].emplace_back(kStart + p.inner, id);
     }
-    for (const auto& [level, groups] : by_level) {
-      for (const std::vector<OpId>& group : groups) {
-        if (group.size() < 2) continue;
-        for (OpId id : group) fixed_[static_cast<size_t>(id)] = level;
-        products_.push_back(group);
+    for (auto& [level, list] : by_level) {
+      std::sort(list.begin(), list.end());
+      for (size_t first = 0; first < list.size();) {
+        std::vector<std::vector<OpId>> groups;
+        size_t next = first;
+        for (; next < list.size() && list[next].first <= kAlike * list[first].first; ++next)
+          join(groups, list[next].second);
+        first = next;
+        for (const std::vector<OpId>& group : groups) {
+          if (group.size() < 2) continue;
+          for (OpId id : group) fixed_[static_cast<size_t>(id)] = level;
+          products_.push_back(group);
+        }
       }
     }
   }
