@@ -141,6 +141,29 @@ AICF_LINK with_one_link(AICF_ACCUMULATOR) {
   }
 }
 
+HWY_INLINE HWY_ATTR void go_on_after_mask(AICF_ACCUMULATOR) {
+  reinterpret_cast<LinkFn>(link[2].fn)(link + 2, i, row, a, b, c, d);
+}
+template <bool kRight>
+HWY_INLINE HWY_ATTR F32 chosen(const uint8_t* mask, F32 acc, F32 x) {
+  return kRight ? op_select(load_mask(mask), x, acc) : op_select(load_mask(mask), acc, x);
+}
+template <bool kRight>
+AICF_LINK select_link(AICF_ACCUMULATOR) {
+  const float* const x = link->at + i;
+  const uint8_t* const mask = reinterpret_cast<const uint8_t*>(link[1].at) + i;
+  go_on_after_mask(link, i, row, chosen<kRight>(mask, a, load(x)), chosen<kRight>(mask + kLanes, b, load(x + kLanes)),
+                   chosen<kRight>(mask + 2 * kLanes, c, load(x + 2 * kLanes)),
+                   chosen<kRight>(mask + 3 * kLanes, d, load(x + 3 * kLanes)));
+}
+template <bool kRight>
+AICF_LINK select_one_link(AICF_ACCUMULATOR) {
+  const F32 x = all_of(link, row);
+  const uint8_t* const mask = reinterpret_cast<const uint8_t*>(link[1].at) + i;
+  go_on_after_mask(link, i, row, chosen<kRight>(mask, a, x), chosen<kRight>(mask + kLanes, b, x),
+                   chosen<kRight>(mask + 2 * kLanes, c, x), chosen<kRight>(mask + 3 * kLanes, d, x));
+}
+
 template <class Op>
 AICF_LINK reduce_link(AICF_ACCUMULATOR) {
   float* const lanes = link->at + i % kRowLanes;
@@ -176,11 +199,26 @@ Link::Fn op_link_of(LinkForm form) {
   return nullptr;
 }
 
+Link::Fn select_link_of(LinkForm form) {
+  switch (form) {
+    case LinkForm::left:
+      return erased(select_link<false>);
+    case LinkForm::left_one:
+      return erased(select_one_link<false>);
+    case LinkForm::right:
+      return erased(select_link<true>);
+    case LinkForm::right_one:
+      return erased(select_one_link<true>);
+    default:
+      return nullptr;
+  }
+}
+
 #define AICF_LINK_real(name, arity) op_link_of<Call_##name, arity>(form)
 #define AICF_LINK_arith(name, arity) op_link_of<Call_##name, arity>(form)
 #define AICF_LINK_compare(name, arity) nullptr
 #define AICF_LINK_test(name, arity) nullptr
-#define AICF_LINK_choose(name, arity) nullptr
+#define AICF_LINK_choose(name, arity) select_link_of(form)
 #define AICF_LINK_logic(name, arity) nullptr
 #define AICF_LINK_convert(name, arity) nullptr
 

@@ -320,7 +320,7 @@ void TileRun::load_across(const Instr& instr) {
     T* const row = static_cast<T*>(own(instr.out)) + band_row_ * pitch;
     at_[instr.out] = row;
     if (band_fill_ == 0) return;
-    const T* x = reinterpret_cast<const T*>(instr.at.in(args_));
+    const T* x = reinterpret_cast<const T*>(instr.base(args_));
     p_.walks[static_cast<size_t>(instr.walk)].pieces(first(instr.level), 1,
                                                      [&](int64_t, int64_t at, int64_t, int64_t) { x += at; });
     transpose(x, instr.across, band_fill_, n_, row, pitch);
@@ -329,7 +329,7 @@ void TileRun::load_across(const Instr& instr) {
 
 void TileRun::load(const Instr& instr) {
   if (instr.across != 0) return load_across(instr);
-  const char* const base = instr.at.in(args_);
+  const char* const base = instr.base(args_);
   const int64_t n = count(instr.level);
   with_bits(instr.size, [&](auto bits) {
     using T = decltype(bits);
