@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "backend/api.h"
+#include "backend/cpu/copy_rows.h"
 #include "backend/cpu/pointwise.h"
 #include "backend/cpu/pointwise_chain.h"
 #include "backend/cpu/reduce_tree.h"
@@ -242,6 +243,7 @@ class TileRun {
   bool past_cache_ = false;
   uint64_t straight_ = 0;  // bit i: a chain writes this tile of store i past the cache
   const Chains& chains_ = chains();
+  const CopyRowsFn copy_rows_ = find_copy_rows();
   const void** at_;  // of each value
   Mode* modes_;      // of each store
   alignas(64) char scratch_[kScratchBytes];
