@@ -333,7 +333,13 @@ void time_transposed() {
     const Value x = reshape(transpose(v[0], {1, 3, 0, 2, 4}), {768, 384});
     return Values{x, sum(x, {0})};
   });
-  const TensorType wide{f32, {768, 512}};
+  const TensorType wide{f32, {768, 512}}, wide_bias{f32, {512}};
+  time_ops("bias, gelu and its slope", {wide, wide_bias}, [](Values v) {
+    const Value x = v[0] + v[1], squared = x * x;
+    const Value p = (tanh(x * 0.7978846 * (squared * 0.044715 + 1.0)) + 1.0) * 0.5;
+    const Value slope = x * (p * (1.0 - p) * ((-maximum(-squared, squared * 0.0) * 0.134145 + 1.0) * 1.5957692)) + p;
+    return Values{x * p, slope};
+  });
   time_ops("product, sum over rows", {wide, wide}, [](Values v) {
     const Value x = v[0] * v[1];
     return Values{x, sum(x, {0})};

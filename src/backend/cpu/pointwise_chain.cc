@@ -71,49 +71,13 @@ AICF_LINK fetch_link(AICF_ACCUMULATOR) {
   };
 #include "ops/ops.def"
 
-// An op of few instructions is worth its code four times; another works on the vectors one after the other.
-template <class Op>
-inline constexpr bool kIsLong = true;
-template <>
-inline constexpr bool kIsLong<Call_abs> = false;
-template <>
-inline constexpr bool kIsLong<Call_add> = false;
-template <>
-inline constexpr bool kIsLong<Call_div> = false;
-template <>
-inline constexpr bool kIsLong<Call_mul> = false;
-template <>
-inline constexpr bool kIsLong<Call_neg> = false;
-template <>
-inline constexpr bool kIsLong<Call_relu> = false;
-template <>
-inline constexpr bool kIsLong<Call_sqrt> = false;
-template <>
-inline constexpr bool kIsLong<Call_sub> = false;
-
-template <class F>
-HWY_INLINE HWY_ATTR void one_by_one(AICF_ACCUMULATOR, F f) {
-  F32 v[kVectors] = {a, b, c, d};
-#pragma GCC unroll 1
-  for (size_t k = 0; k < kVectors; ++k) v[k] = f(v[k], k);
-  go_on(link, i, row, v[0], v[1], v[2], v[3]);
-}
-
 template <class Op>
 AICF_LINK alone_link(AICF_ACCUMULATOR) {
-  if constexpr (kIsLong<Op>) {
-    one_by_one(link, i, row, a, b, c, d, [](F32 v, size_t) HWY_ATTR { return Op()(v); });
-  } else {
-    go_on(link, i, row, Op()(a), Op()(b), Op()(c), Op()(d));
-  }
+  go_on(link, i, row, Op()(a), Op()(b), Op()(c), Op()(d));
 }
 template <class Op>
 AICF_LINK twice_link(AICF_ACCUMULATOR) {
-  if constexpr (kIsLong<Op>) {
-    one_by_one(link, i, row, a, b, c, d, [](F32 v, size_t) HWY_ATTR { return Op()(v, v); });
-  } else {
-    go_on(link, i, row, Op()(a, a), Op()(b, b), Op()(c, c), Op()(d, d));
-  }
+  go_on(link, i, row, Op()(a, a), Op()(b, b), Op()(c, c), Op()(d, d));
 }
 template <class Op, bool kRight>
 HWY_INLINE HWY_ATTR F32 applied(F32 acc, F32 x) {
@@ -122,23 +86,14 @@ HWY_INLINE HWY_ATTR F32 applied(F32 acc, F32 x) {
 template <class Op, bool kRight>
 AICF_LINK with_link(AICF_ACCUMULATOR) {
   const float* const x = link->at + i;
-  if constexpr (kIsLong<Op>) {
-    one_by_one(link, i, row, a, b, c, d,
-               [x](F32 v, size_t k) HWY_ATTR { return applied<Op, kRight>(v, load(x + k * kLanes)); });
-  } else {
-    go_on(link, i, row, applied<Op, kRight>(a, load(x)), applied<Op, kRight>(b, load(x + kLanes)),
-          applied<Op, kRight>(c, load(x + 2 * kLanes)), applied<Op, kRight>(d, load(x + 3 * kLanes)));
-  }
+  go_on(link, i, row, applied<Op, kRight>(a, load(x)), applied<Op, kRight>(b, load(x + kLanes)),
+        applied<Op, kRight>(c, load(x + 2 * kLanes)), applied<Op, kRight>(d, load(x + 3 * kLanes)));
 }
 template <class Op, bool kRight>
 AICF_LINK with_one_link(AICF_ACCUMULATOR) {
   const F32 x = all_of(link, row);
-  if constexpr (kIsLong<Op>) {
-    one_by_one(link, i, row, a, b, c, d, [x](F32 v, size_t) HWY_ATTR { return applied<Op, kRight>(v, x); });
-  } else {
-    go_on(link, i, row, applied<Op, kRight>(a, x), applied<Op, kRight>(b, x), applied<Op, kRight>(c, x),
-          applied<Op, kRight>(d, x));
-  }
+  go_on(link, i, row, applied<Op, kRight>(a, x), applied<Op, kRight>(b, x), applied<Op, kRight>(c, x),
+        applied<Op, kRight>(d, x));
 }
 
 HWY_INLINE HWY_ATTR void go_on_after_mask(AICF_ACCUMULATOR) {
