@@ -24,8 +24,8 @@ struct Piece {
   Instr instr;
   std::vector<Item> items = {};
   size_t ops = 0;
-  size_t links = 0;                        // at most, without fetches
-  std::vector<const Instr*> fetches = {};  // views
+  size_t links = 0;                                  // at most, without fetches
+  std::vector<std::pair<int, size_t>> fetches = {};  // values in memory, and the bytes of an element
 };
 
 // With fewer elements a row's results cost more to bring together than a second pass over the row.
@@ -163,7 +163,7 @@ class Chainer {
   }
 
   // What the views of a step see is asked for by its longest chain; what is seen of a row held whole, by the longest of
-  // all.
+  // all. So are the lines of results, which otherwise are waited for when they are written.
   void choose_fetches(std::vector<std::vector<Piece>>& pieces) {
     const auto longest = [&](size_t begin, size_t end) {
       Piece* found = nullptr;
@@ -181,7 +181,14 @@ class Chainer {
       step.fetched = piece != nullptr;
       for (const Instr& view : step.views) {
         const bool moves = view.level == Level::element && !view.columns;
-        if (piece != nullptr && moves && piece->fetches.size() < kMostFetches) piece->fetches.push_back(&view);
+        if (piece != nullptr && moves && piece->fetches.size() < kMostFetches) {
+          piece->fetches.emplace_back(view.out, view.size);
+        }
+      }
+      if (piece == nullptr || &step != draft_.program.last_of_elements()) continue;
+      for (const Store& s : draft_.program.stores) {
+        const bool in_cache = s.level == Level::element && s.alone && !s.past_cache;
+        if (in_cache && piece->fetches.size() < kMostFetches) piece->fetches.emplace_back(s.value, s.size);
       }
     }
   }
@@ -197,11 +204,9 @@ class Chainer {
   Instr chain(const Piece& piece) {
     std::vector<ChainLink>& links = draft_.program.links;
     Instr chain = {.kind = Kind::chain, .first_link = static_cast<int>(links.size())};
-    for (const Instr* view : piece.fetches) {
-      links.push_back({.kind = ChainLink::Kind::fetch,
-                       .fn = find_move_link(LinkForm::fetch),
-                       .value = view->out,
-                       .each = view->size});
+    for (const auto& [value, size] : piece.fetches) {
+      links.push_back(
+          {.kind = ChainLink::Kind::fetch, .fn = find_move_link(LinkForm::fetch), .value = value, .each = size});
     }
     for (const Item& item : piece.items) {
       const bool row = item.operand >= 0 && draft_.value(item.operand).level == Level::row;
