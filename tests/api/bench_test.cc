@@ -73,7 +73,9 @@ TEST(BenchLaunches, CountsEachLaunchOnceAndRestoresTheMode) {
     matmul = matmul || times[i].name.find("matmul") != std::string::npos;
     EXPECT_GT(times[i].low, 0) << times[i].name;
     EXPECT_LE(times[i].low, times[i].microseconds) << times[i].name;
-    if (i > 0) EXPECT_LE(times[i].microseconds, times[i - 1].microseconds);
+    if (i > 0) {
+      EXPECT_LE(times[i].microseconds, times[i - 1].microseconds);
+    }
   }
   EXPECT_EQ(count, t.program.launches());
   EXPECT_TRUE(matmul);
