@@ -322,6 +322,28 @@ void time_transposed() {
   time_ops("heads apart, scaled", {heads, swapped}, [](Values v) {
     return Values{transpose(v[0], {0, 2, 1, 3}) * 0.125 + v[1]};
   });
+  // What lies between layers of a GPT.
+  const TensorType qkv{f32, {768, 384}}, bias{f32, {384}}, apart{f32, {3, 12, 4, 64, 32}};
+  time_ops("bias, heads apart", {qkv, bias}, [](Values v) {
+    const Value x = transpose(reshape(v[0] + v[1], {12, 64, 3, 4, 32}), {2, 0, 3, 1, 4});
+    return Values{slice(x, {0, 0, 0, 0, 0}, {1, 12, 4, 64, 32}), slice(x, {1, 0, 0, 0, 0}, {2, 12, 4, 64, 32}),
+                  slice(x, {2, 0, 0, 0, 0}, {3, 12, 4, 64, 32})};
+  });
+  time_ops("heads together, sum over rows", {apart}, [](Values v) {
+    const Value x = reshape(transpose(v[0], {1, 3, 0, 2, 4}), {768, 384});
+    return Values{x, sum(x, {0})};
+  });
+  const TensorType wide{f32, {768, 512}}, wide_bias{f32, {512}};
+  time_ops("bias, gelu and its slope", {wide, wide_bias}, [](Values v) {
+    const Value x = v[0] + v[1], squared = x * x;
+    const Value p = (tanh(x * 0.7978846 * (squared * 0.044715 + 1.0)) + 1.0) * 0.5;
+    const Value slope = x * (p * (1.0 - p) * ((-maximum(-squared, squared * 0.0) * 0.134145 + 1.0) * 1.5957692)) + p;
+    return Values{x * p, slope};
+  });
+  time_ops("product, sum over rows", {wide, wide}, [](Values v) {
+    const Value x = v[0] * v[1];
+    return Values{x, sum(x, {0})};
+  });
 }
 
 }  // namespace

@@ -80,6 +80,29 @@ std::string description_of(const std::string& backend) {
   return "";
 }
 
+nlohmann::json print_launches(const std::vector<LaunchTime>& times) {
+  constexpr const char* kLaunches = "{:>5} {:>10} {:>10} {:>7}  {:<14} {:<20} {}\n";
+  double all = 0, low = 0;
+  int count = 0;
+  for (const LaunchTime& t : times) all += t.microseconds, low += t.low, count += t.count;
+  const auto share = [&](double us) { return fmt::format("{:.1f} %", 100 * us / all); };
+  nlohmann::json rows = nlohmann::json::array();
+  fmt::print(kLaunches, "count", "us a step", "least", "share", "variant", "result", "launch");
+  for (const LaunchTime& t : times) {
+    fmt::print(kLaunches, t.count, number(t.microseconds), number(t.low), share(t.microseconds), t.variant, t.result,
+               t.name);
+    rows.push_back({{"name", t.name},
+                    {"variant", t.variant},
+                    {"result", t.result},
+                    {"count", t.count},
+                    {"us", t.microseconds},
+                    {"us_low", t.low}});
+  }
+  fmt::print(kLaunches, count, number(all), number(low), share(all), "", "", "all\n");
+  std::fflush(stdout);
+  return rows;
+}
+
 constexpr const char* kRow = "{:<16} {:<9} {:>30} {:>30} {:>30} {:>6} {:>5} {:>8} {:>10} {:>8} {:>8}\n";
 
 nlohmann::json bench_one(const Recipe& recipe, const Options& options, const BenchRequest& request, bool first) {
@@ -95,6 +118,18 @@ nlohmann::json bench_one(const Recipe& recipe, const Options& options, const Ben
   Program program = compile(model.model, compile_with);
   const double compile_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const std::string device = description_of(program.backend());
+  const BenchFeeds fed = [&](int64_t step) {
+    return std::span<const Feed>(feeds[static_cast<size_t>(step) % feeds.size()]);
+  };
+  if (request.per_launch) {
+    fmt::print("{}, {}, backend {}: {}\n\n", recipe.name, recipe.precision, program.backend(), device);
+    return {{"recipe", recipe.file},
+            {"name", recipe.name},
+            {"precision", recipe.precision},
+            {"backend", program.backend()},
+            {"device", device},
+            {"launches", print_launches(bench_launches(program, fed, {.seconds = request.seconds}))}};
+  }
   if (first) {
     fmt::print("backend {}: {}; mode {}\n\n", program.backend(), device, options.mode);
     fmt::print(kRow, "workload", "precision", "ms/step (low - high)", "fed (low - high)", "steps(n) (low - high)",
@@ -106,9 +141,7 @@ nlohmann::json bench_one(const Recipe& recipe, const Options& options, const Ben
     losses = write_export(program, batches.tensors[0], request.export_folder, recipe.name, request.export_steps);
   }
 
-  const BenchResult r = aicf::bench(
-      program, [&](int64_t step) { return std::span<const Feed>(feeds[static_cast<size_t>(step) % feeds.size()]); },
-      {.seconds = request.seconds, .steps = request.steps});
+  const BenchResult r = aicf::bench(program, fed, {.seconds = request.seconds, .steps = request.steps});
   const double rate = r.flops / (r.resident.median * 1e-3);
   const std::optional<double> limit = known_peak(device, recipe.precision);
   fmt::print(kRow, recipe.name, recipe.precision, text_of(r.resident), text_of(r.fed), r.many ? text_of(*r.many) : "-",

@@ -87,6 +87,7 @@ struct BenchRequest {
   int64_t steps = 0;   // of a timed batch; 0: as many as take 50 ms
   std::string export_folder;
   int64_t export_steps = 20;
+  bool per_launch = false;
   bool ops = false;       // the built-in programs instead
   std::string ops_named;  // those with this in their names
   size_t megabytes = 0;   // of their largest tensors; 0: as the device asks

@@ -103,6 +103,7 @@ struct CommandLine {
         ->capture_default_str();
     bench_app->add_option("--steps", request.steps, "steps of a timed batch (default: as many as take 50 ms)")
         ->check(CLI::PositiveNumber);
+    bench_app->add_flag("--per-launch", request.per_launch, "time each launch of the step by itself instead");
     bench_app->add_option("--export", request.export_folder,
                           "folder for NAME.safetensors: the weights before the first step, one batch, and the losses "
                           "of the first steps on it");

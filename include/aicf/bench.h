@@ -47,6 +47,21 @@ using BenchFeeds = std::function<std::span<const Feed>(int64_t step)>;
 // reset() or load() afterwards.
 BenchResult bench(Program& program, const BenchFeeds& feeds, const BenchOptions& options = {});
 
+// Equal launches of a step, together.
+struct LaunchTime {
+  std::string name;         // "matmul", "copy"; of a region what it holds: "fused(exp mul*2 reduce_sum)"
+  std::string variant;      // of its kernel
+  std::string result;       // type of the first result
+  int count = 0;            // in a step
+  double microseconds = 0;  // a step, all of them: the median of the steps
+  double low = 0;           // the least: what it takes on a machine with other work
+};
+
+// Times each launch of steps on one batch, one after another, each with its start and, on a GPU, the wait for its end;
+// the longest first. Warms up for a step, then takes 5 steps or more, for options.seconds or more. The program trains
+// on, in the mode that it had.
+std::vector<LaunchTime> bench_launches(Program& program, const BenchFeeds& feeds, const BenchOptions& options = {});
+
 // The rate of the best large matrix product measured on this device in this precision ("f32", "tf32", "bf16", "f16"),
 // in FLOP/s, where it is known. `device` is BackendInfo::description.
 std::optional<double> known_peak(std::string_view device, std::string_view precision);

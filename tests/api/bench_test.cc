@@ -59,6 +59,30 @@ TEST(Bench, TakesAsManyStepsAsABatchNeeds) {
   EXPECT_GE(r.resident.low * static_cast<double>(r.resident.steps), 5.0) << "milliseconds of a batch";
 }
 
+TEST(BenchLaunches, CountsEachLaunchOnceAndRestoresTheMode) {
+  Trained t;
+  const NamedTensors batch = test::small_mlp_batch(0);
+  const std::vector<Feed> feeds = test::feeds_of(batch);
+  const Mode mode = t.program.mode();
+  const std::vector<LaunchTime> times =
+      bench_launches(t.program, [&](int64_t) { return std::span<const Feed>(feeds); }, {.seconds = 0});
+  int count = 0;
+  bool matmul = false;
+  for (size_t i = 0; i < times.size(); ++i) {
+    count += times[i].count;
+    matmul = matmul || times[i].name.find("matmul") != std::string::npos;
+    EXPECT_GT(times[i].low, 0) << times[i].name;
+    EXPECT_LE(times[i].low, times[i].microseconds) << times[i].name;
+    if (i > 0) {
+      EXPECT_LE(times[i].microseconds, times[i - 1].microseconds);
+    }
+  }
+  EXPECT_EQ(count, t.program.launches());
+  EXPECT_TRUE(matmul);
+  EXPECT_EQ(t.program.mode(), mode);
+  EXPECT_EQ(t.program.read("steps.applied").item(), 1.0 + 5.0);
+}
+
 TEST(BenchOps, CountsWhatIsReadAndWritten) {
   OpsBenchOptions options;
   options.backend = "cpu";

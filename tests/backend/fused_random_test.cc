@@ -138,6 +138,24 @@ TEST(FusedRandom, ManyOps) {
         random);
 }
 
+// Masks of indices that are made once, that every row shares, and that are too large for it; both ways to choose.
+TEST(FusedRandom, MasksOfIndices) {
+  std::mt19937_64 random(1);
+  for (int64_t n : {5, 16, 64, 77, 300}) {
+    SCOPED_TRACE(n);
+    const TensorType type{f32, {2, 3, n, n}};
+    check(region_of({type, type},
+                    [&](std::vector<Value> v) {
+                      const Value row = iota(v[0], i32, {n, n}, 0), column = iota(v[0], i32, {n, n}, 1);
+                      const Value causal = less_equal(column, row);
+                      const Value number = iota(v[0], i32, {n}), few = equal(number * number, number);
+                      const Value kept = select(causal, v[0] * 0.5, v[1]), other = select(few, v[1], kept * v[0]);
+                      return std::vector<Value>{kept, other, exp(other - max(other, {3}, true))};
+                    }),
+          random);
+  }
+}
+
 // Results that are written past the cache, one of them in place.
 TEST(FusedRandom, LargeResults) {
   const Shape shape = {3, (6 << 20) / 4 + 5};

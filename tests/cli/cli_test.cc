@@ -206,6 +206,14 @@ TEST_F(Cli, BenchTimesRecipesAndExportsTheirSteps) {
   EXPECT_EQ(json["rows"][0]["name"], "mlp-tiny-mini");
   EXPECT_EQ(json["rows"][0]["precision"], "tf32");
 
+  const Result each = run("bench " + tiny + " --backend cpu --time 0 --per-launch --json " + path("launches.json"));
+  ASSERT_EQ(each.code, 0) << each.err;
+  EXPECT_NE(each.out.find("matmul"), std::string::npos) << each.out;
+  int launches = 0;
+  const auto launch_rows = nlohmann::json::parse(contents(path("launches.json")))["rows"][0]["launches"];
+  for (const auto& row : launch_rows) launches += row["count"].get<int>();
+  EXPECT_EQ(launches, json["rows"][0]["launches"]);
+
   const Recipe recipe = load_recipe(tiny);
   RecipeModel m = build_model(recipe, recipe.train.batch);
   Program program =

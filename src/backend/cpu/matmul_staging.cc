@@ -1,6 +1,5 @@
 #include "backend/cpu/matmul_staging.h"
 
-#include <bit>
 #include <string>
 
 #include "aicf/error.h"
@@ -9,36 +8,15 @@
 namespace aicf::backend::cpu {
 namespace {
 
-constexpr int64_t kTile = 1024;
 constexpr size_t kAlignment = 256;
-
-// To the 10 stored mantissa bits of tf32, nearest even. NaN stays NaN: the bits that a NaN loses are not its quiet one.
-void round_to_tf32(const void* const* in, void* out, size_t n) {
-  const auto* x = static_cast<const uint32_t*>(in[0]);
-  auto* y = static_cast<uint32_t*>(out);
-  for (size_t i = 0; i < n; ++i) {
-    const uint32_t b = x[i], rounded = (b + 0xfff + (b >> 13 & 1)) & ~0x1fffu;
-    y[i] = (b & 0x7fffffff) > 0x7f800000 ? b | 0x400000 : rounded;
-  }
-}
 
 template <int which>
 void convert(const KernelArgs& args, int part, int parts) {
   const Conversion& c = static_cast<const MatmulStaging*>(args.params)->conversions[which];
   const Range range = share(c.elements, part, parts);
-  alignas(64) uint32_t between[kTile];
-  for (int64_t i = range.begin; i < range.end; i += kTile) {
-    const auto n = static_cast<size_t>(std::min(kTile, range.end - i));
-    const void* from = c.from.in(args) + static_cast<size_t>(i) * c.from_size;
-    void* to = c.to.in(args) + static_cast<size_t>(i) * c.to_size;
-    if (c.steps[1] == nullptr) {
-      c.steps[0](&from, to, n);
-      continue;
-    }
-    c.steps[0](&from, between, n);
-    const void* middle = between;
-    c.steps[1](&middle, to, n);
-  }
+  const void* from = c.from.in(args) + static_cast<size_t>(range.begin) * c.from_size;
+  void* to = c.to.in(args) + static_cast<size_t>(range.begin) * c.to_size;
+  c.convert(&from, to, static_cast<size_t>(range.end - range.begin));
 }
 constexpr CpuKernelFn kConvert[] = {convert<0>, convert<1>, convert<2>};
 
@@ -63,12 +41,11 @@ MatmulStaging matmul_staging(const KernelQuery& query) {
     const DType dtype = types[i]->dtype;
     Conversion c;
     if (dtype == bf16 || dtype == f16) {
-      c.steps = {i == 2 ? find_f32_cast(f32, dtype) : find_f32_cast(dtype, f32), nullptr};
+      c.convert = i == 2 ? find_f32_cast(f32, dtype) : find_f32_cast(dtype, f32);
     } else if (i < 2 && compute == "tf32") {
-      c.steps = {round_to_tf32, nullptr};
+      c.convert = find_round_to_tf32();
     } else if (i < 2 && !compute.empty()) {
-      const DType narrow = compute == name_of(bf16) ? bf16 : f16;
-      c.steps = {find_f32_cast(f32, narrow), find_f32_cast(narrow, f32)};
+      c.convert = find_round(compute == name_of(bf16) ? bf16 : f16);
     } else {
       continue;
     }

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "backend/api.h"
+#include "backend/cpu/pointwise.h"
 #include "backend/cpu/pointwise_tables.h"
 
 namespace aicf::backend::cpu {
@@ -20,12 +21,12 @@ struct Place {
 };
 inline constexpr int kMatmulWorkspace = 3;  // operands are buffers 0 and 1, the result is 2
 
-// Elements from one place to another, through one function or two.
+// Elements from one place to another.
 struct Conversion {
   Place from, to;
   size_t from_size = 0, to_size = 0;  // of an element
   int64_t elements = 0;               // 0: there is nothing to convert
-  std::array<TileFn, 2> steps = {};   // the second may be null
+  TileFn convert = nullptr;
 };
 
 // Parameters of every phase of a matmul begin with this: params is a pointer to it.

@@ -36,5 +36,7 @@ TileFn find_cast(DType from, DType to);
 
 // f32 to f32: what find_cast(f32, half) and back give. `half`: bf16 or f16.
 TileFn find_round(DType half);
+// f32 to f32: to the nearest tf32, ties to even.
+TileFn find_round_to_tf32();
 
 }  // namespace aicf::backend::cpu

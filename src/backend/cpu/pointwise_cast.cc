@@ -91,6 +91,17 @@ struct RoundToF16 {
   HWY_INLINE HWY_ATTR void operator()(const In* x, Out* y) const { store(from_f16(to_f16(load(x))), y); }
 };
 
+// To the 10 stored bits of the mantissa. A NaN stays one: the bits that it loses are not its quiet one.
+struct RoundToTf32 {
+  using In = float;
+  using Out = float;
+  HWY_INLINE HWY_ATTR void operator()(const In* x, Out* y) const {
+    const Bits b = bits_of(load(x)), odd = hn::And(hn::ShiftRight<13>(b), bits(1));
+    const Bits rounded = hn::And(hn::Add(b, hn::Add(bits(0xfff), odd)), bits(~0x1fffu));
+    store(of_bits(choose(below(hn::And(b, bits(0x7fffffff)), 0x7f800001), rounded, hn::Or(b, bits(0x400000)))), y);
+  }
+};
+
 // u8, and bool, whose bytes are 0 and 1.
 struct FromByte {
   using In = uint8_t;
@@ -154,6 +165,8 @@ TileFn f32_cast(DType from, DType to) {
 
 TileFn round_f32(DType half) { return half == bf16 ? cast_tile<RoundToBf16> : cast_tile<RoundToF16>; }
 
+TileFn round_f32_to_tf32() { return cast_tile<RoundToTf32>; }
+
 }  // namespace HWY_NAMESPACE
 }  // namespace aicf::backend::cpu
 HWY_AFTER_NAMESPACE();
@@ -164,5 +177,7 @@ HWY_EXPORT(f32_cast);
 TileFn find_f32_cast(DType from, DType to) { return HWY_DYNAMIC_DISPATCH(f32_cast)(from, to); }
 HWY_EXPORT(round_f32);
 TileFn find_round(DType half) { return HWY_DYNAMIC_DISPATCH(round_f32)(half); }
+HWY_EXPORT(round_f32_to_tf32);
+TileFn find_round_to_tf32() { return HWY_DYNAMIC_DISPATCH(round_f32_to_tf32)(); }
 }  // namespace aicf::backend::cpu
 #endif

@@ -71,49 +71,13 @@ AICF_LINK fetch_link(AICF_ACCUMULATOR) {
   };
 #include "ops/ops.def"
 
-// An op of few instructions is worth its code four times; another works on the vectors one after the other.
-template <class Op>
-inline constexpr bool kIsLong = true;
-template <>
-inline constexpr bool kIsLong<Call_abs> = false;
-template <>
-inline constexpr bool kIsLong<Call_add> = false;
-template <>
-inline constexpr bool kIsLong<Call_div> = false;
-template <>
-inline constexpr bool kIsLong<Call_mul> = false;
-template <>
-inline constexpr bool kIsLong<Call_neg> = false;
-template <>
-inline constexpr bool kIsLong<Call_relu> = false;
-template <>
-inline constexpr bool kIsLong<Call_sqrt> = false;
-template <>
-inline constexpr bool kIsLong<Call_sub> = false;
-
-template <class F>
-HWY_INLINE HWY_ATTR void one_by_one(AICF_ACCUMULATOR, F f) {
-  F32 v[kVectors] = {a, b, c, d};
-#pragma GCC unroll 1
-  for (size_t k = 0; k < kVectors; ++k) v[k] = f(v[k], k);
-  go_on(link, i, row, v[0], v[1], v[2], v[3]);
-}
-
 template <class Op>
 AICF_LINK alone_link(AICF_ACCUMULATOR) {
-  if constexpr (kIsLong<Op>) {
-    one_by_one(link, i, row, a, b, c, d, [](F32 v, size_t) HWY_ATTR { return Op()(v); });
-  } else {
-    go_on(link, i, row, Op()(a), Op()(b), Op()(c), Op()(d));
-  }
+  go_on(link, i, row, Op()(a), Op()(b), Op()(c), Op()(d));
 }
 template <class Op>
 AICF_LINK twice_link(AICF_ACCUMULATOR) {
-  if constexpr (kIsLong<Op>) {
-    one_by_one(link, i, row, a, b, c, d, [](F32 v, size_t) HWY_ATTR { return Op()(v, v); });
-  } else {
-    go_on(link, i, row, Op()(a, a), Op()(b, b), Op()(c, c), Op()(d, d));
-  }
+  go_on(link, i, row, Op()(a, a), Op()(b, b), Op()(c, c), Op()(d, d));
 }
 template <class Op, bool kRight>
 HWY_INLINE HWY_ATTR F32 applied(F32 acc, F32 x) {
@@ -122,23 +86,37 @@ HWY_INLINE HWY_ATTR F32 applied(F32 acc, F32 x) {
 template <class Op, bool kRight>
 AICF_LINK with_link(AICF_ACCUMULATOR) {
   const float* const x = link->at + i;
-  if constexpr (kIsLong<Op>) {
-    one_by_one(link, i, row, a, b, c, d,
-               [x](F32 v, size_t k) HWY_ATTR { return applied<Op, kRight>(v, load(x + k * kLanes)); });
-  } else {
-    go_on(link, i, row, applied<Op, kRight>(a, load(x)), applied<Op, kRight>(b, load(x + kLanes)),
-          applied<Op, kRight>(c, load(x + 2 * kLanes)), applied<Op, kRight>(d, load(x + 3 * kLanes)));
-  }
+  go_on(link, i, row, applied<Op, kRight>(a, load(x)), applied<Op, kRight>(b, load(x + kLanes)),
+        applied<Op, kRight>(c, load(x + 2 * kLanes)), applied<Op, kRight>(d, load(x + 3 * kLanes)));
 }
 template <class Op, bool kRight>
 AICF_LINK with_one_link(AICF_ACCUMULATOR) {
   const F32 x = all_of(link, row);
-  if constexpr (kIsLong<Op>) {
-    one_by_one(link, i, row, a, b, c, d, [x](F32 v, size_t) HWY_ATTR { return applied<Op, kRight>(v, x); });
-  } else {
-    go_on(link, i, row, applied<Op, kRight>(a, x), applied<Op, kRight>(b, x), applied<Op, kRight>(c, x),
-          applied<Op, kRight>(d, x));
-  }
+  go_on(link, i, row, applied<Op, kRight>(a, x), applied<Op, kRight>(b, x), applied<Op, kRight>(c, x),
+        applied<Op, kRight>(d, x));
+}
+
+HWY_INLINE HWY_ATTR void go_on_after_mask(AICF_ACCUMULATOR) {
+  reinterpret_cast<LinkFn>(link[2].fn)(link + 2, i, row, a, b, c, d);
+}
+template <bool kRight>
+HWY_INLINE HWY_ATTR F32 chosen(const uint8_t* mask, F32 acc, F32 x) {
+  return kRight ? op_select(load_mask(mask), x, acc) : op_select(load_mask(mask), acc, x);
+}
+template <bool kRight>
+AICF_LINK select_link(AICF_ACCUMULATOR) {
+  const float* const x = link->at + i;
+  const uint8_t* const mask = reinterpret_cast<const uint8_t*>(link[1].at) + i;
+  go_on_after_mask(link, i, row, chosen<kRight>(mask, a, load(x)), chosen<kRight>(mask + kLanes, b, load(x + kLanes)),
+                   chosen<kRight>(mask + 2 * kLanes, c, load(x + 2 * kLanes)),
+                   chosen<kRight>(mask + 3 * kLanes, d, load(x + 3 * kLanes)));
+}
+template <bool kRight>
+AICF_LINK select_one_link(AICF_ACCUMULATOR) {
+  const F32 x = all_of(link, row);
+  const uint8_t* const mask = reinterpret_cast<const uint8_t*>(link[1].at) + i;
+  go_on_after_mask(link, i, row, chosen<kRight>(mask, a, x), chosen<kRight>(mask + kLanes, b, x),
+                   chosen<kRight>(mask + 2 * kLanes, c, x), chosen<kRight>(mask + 3 * kLanes, d, x));
 }
 
 template <class Op>
@@ -176,11 +154,26 @@ Link::Fn op_link_of(LinkForm form) {
   return nullptr;
 }
 
+Link::Fn select_link_of(LinkForm form) {
+  switch (form) {
+    case LinkForm::left:
+      return erased(select_link<false>);
+    case LinkForm::left_one:
+      return erased(select_one_link<false>);
+    case LinkForm::right:
+      return erased(select_link<true>);
+    case LinkForm::right_one:
+      return erased(select_one_link<true>);
+    default:
+      return nullptr;
+  }
+}
+
 #define AICF_LINK_real(name, arity) op_link_of<Call_##name, arity>(form)
 #define AICF_LINK_arith(name, arity) op_link_of<Call_##name, arity>(form)
 #define AICF_LINK_compare(name, arity) nullptr
 #define AICF_LINK_test(name, arity) nullptr
-#define AICF_LINK_choose(name, arity) nullptr
+#define AICF_LINK_choose(name, arity) select_link_of(form)
 #define AICF_LINK_logic(name, arity) nullptr
 #define AICF_LINK_convert(name, arity) nullptr
 

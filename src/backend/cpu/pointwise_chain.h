@@ -25,6 +25,8 @@ enum class LinkForm : uint8_t {
   twice,      // op(acc, acc)
 };
 
+// Of `select`, acc and x or one stand for the values that it chooses from. The mask, bytes that are 0 or 1, is `at` of
+// a second link, which has no function.
 struct Link {
   using Fn = void (*)();  // of a Highway target's own type
   Fn fn;

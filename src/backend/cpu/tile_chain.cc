@@ -16,6 +16,7 @@ struct Item {
   const Instr* instr = nullptr;
   LinkForm form = LinkForm::load;
   int operand = -1;  // beside the accumulator
+  int mask = -1;     // of a select
 };
 
 // In order: an instruction as it is, or the items of a chain.
@@ -23,7 +24,8 @@ struct Piece {
   Instr instr;
   std::vector<Item> items = {};
   size_t ops = 0;
-  std::vector<const Instr*> fetches = {};  // views
+  size_t links = 0;                                  // at most, without fetches
+  std::vector<std::pair<int, size_t>> fetches = {};  // values in memory, and the bytes of an element
 };
 
 // With fewer elements a row's results cost more to bring together than a second pass over the row.
@@ -85,19 +87,19 @@ class Chainer {
       bool open = false;  // the last piece is a chain that may go on
       for (size_t t = 0; t < instrs.size(); ++t) {
         if (done[t] || instrs[t].f32_op == nullptr || !is_ready(instrs[t])) continue;
-        if (!open || pieces.back().items.size() >= kMostItems) pieces.emplace_back();
+        if (!open || pieces.back().links > kMostBefore) pieces.emplace_back();
         open = true;
         Piece& piece = pieces.back();
         start(piece, instrs[t]);
         for (size_t next = t;;) {
           const int acc = instrs[next].out;
           take(next), --left;
-          for (size_t u = 0; u < instrs.size() && piece.items.size() < kMostItems; ++u) {
+          for (size_t u = 0; u < instrs.size() && piece.links <= kMostBefore; ++u) {
             if (done[u] || !reduces_in_chain(instrs[u]) || instrs[u].in[0] != acc) continue;
             take(u), --left;
-            piece.items.push_back({&instrs[u]});
+            piece.items.push_back({&instrs[u]}), ++piece.links;
           }
-          if (piece.items.size() >= kMostItems) break;
+          if (piece.links > kMostBefore) break;
           for (next = 0; next < instrs.size(); ++next) {
             const Instr& i = instrs[next];
             if (!done[next] && i.f32_op != nullptr && reads(i, acc) && is_ready(i)) break;
@@ -114,19 +116,22 @@ class Chainer {
   static bool is_scalar(const Instr& i, int k) { return (i.scalars >> k & 1) != 0; }
 
   static void start(Piece& piece, const Instr& i) {
-    const int k = i.arity == 2 && is_scalar(i, 0) ? 1 : 0;
-    piece.items.push_back({.operand = i.in[k]});
+    const int first = i.arity - (i.arity > 1 ? 2 : 1), k = i.arity > 1 && is_scalar(i, first) ? first + 1 : first;
+    piece.items.push_back({.operand = i.in[k]}), ++piece.links;
     apply(piece, i, i.in[k]);
   }
 
   static void apply(Piece& piece, const Instr& i, int acc) {
     ++piece.ops;
+    const bool selects = i.arity == 3;
+    piece.links += selects ? 3 : 2;
     if (i.arity == 1) return piece.items.push_back({&i, LinkForm::alone});
-    if (i.in[0] == i.in[1]) return piece.items.push_back({&i, LinkForm::twice});
-    if (i.in[0] == acc) {
-      piece.items.push_back({&i, is_scalar(i, 1) ? LinkForm::left_one : LinkForm::left, i.in[1]});
+    const int left = selects ? 1 : 0, right = left + 1, mask = selects ? i.in[0] : -1;
+    if (i.in[left] == i.in[right] && !selects) return piece.items.push_back({&i, LinkForm::twice});
+    if (i.in[left] == acc) {
+      piece.items.push_back({&i, is_scalar(i, right) ? LinkForm::left_one : LinkForm::left, i.in[right], mask});
     } else {
-      piece.items.push_back({&i, is_scalar(i, 0) ? LinkForm::right_one : LinkForm::right, i.in[0]});
+      piece.items.push_back({&i, is_scalar(i, left) ? LinkForm::right_one : LinkForm::right, i.in[left], mask});
     }
   }
 
@@ -151,13 +156,14 @@ class Chainer {
         if (is_single(piece)) reads_all(*piece.items[1].instr);
         for (const Item& item : piece.items) {
           if (item.operand >= 0) read_[static_cast<size_t>(item.operand)] = 1;
+          if (item.mask >= 0) read_[static_cast<size_t>(item.mask)] = 1;
         }
       }
     }
   }
 
   // What the views of a step see is asked for by its longest chain; what is seen of a row held whole, by the longest of
-  // all.
+  // all. So are the lines of results, which otherwise are waited for when they are written.
   void choose_fetches(std::vector<std::vector<Piece>>& pieces) {
     const auto longest = [&](size_t begin, size_t end) {
       Piece* found = nullptr;
@@ -175,7 +181,14 @@ class Chainer {
       step.fetched = piece != nullptr;
       for (const Instr& view : step.views) {
         const bool moves = view.level == Level::element && !view.columns;
-        if (piece != nullptr && moves && piece->fetches.size() < kMostFetches) piece->fetches.push_back(&view);
+        if (piece != nullptr && moves && piece->fetches.size() < kMostFetches) {
+          piece->fetches.emplace_back(view.out, view.size);
+        }
+      }
+      if (piece == nullptr || &step != draft_.program.last_of_elements()) continue;
+      for (const Store& s : draft_.program.stores) {
+        const bool in_cache = s.level == Level::element && s.alone && !s.past_cache;
+        if (in_cache && piece->fetches.size() < kMostFetches) piece->fetches.emplace_back(s.value, s.size);
       }
     }
   }
@@ -191,11 +204,9 @@ class Chainer {
   Instr chain(const Piece& piece) {
     std::vector<ChainLink>& links = draft_.program.links;
     Instr chain = {.kind = Kind::chain, .first_link = static_cast<int>(links.size())};
-    for (const Instr* view : piece.fetches) {
-      links.push_back({.kind = ChainLink::Kind::fetch,
-                       .fn = find_move_link(LinkForm::fetch),
-                       .value = view->out,
-                       .each = view->size});
+    for (const auto& [value, size] : piece.fetches) {
+      links.push_back(
+          {.kind = ChainLink::Kind::fetch, .fn = find_move_link(LinkForm::fetch), .value = value, .each = size});
     }
     for (const Item& item : piece.items) {
       const bool row = item.operand >= 0 && draft_.value(item.operand).level == Level::row;
@@ -219,6 +230,7 @@ class Chainer {
                        .fn = find_op_link(*item.instr->f32_op, item.form),
                        .value = item.operand,
                        .each = each});
+      if (item.mask >= 0) links.push_back({.kind = ChainLink::Kind::mask, .value = item.mask});
       const int out = item.instr->out;
       int store = -1;
       for (size_t i = 0; i < draft_.program.stores.size(); ++i) {
@@ -236,8 +248,8 @@ class Chainer {
   }
 
   static constexpr size_t kMostFetches = 16;
-  // A link for each, and one that stores its value; two more start an op.
-  static constexpr size_t kMostItems = (kMostLinks - kMostFetches) / 2 - 2;
+  // With so many there is room for an op of three, and the load that it starts with.
+  static constexpr size_t kMostBefore = kMostLinks - kMostFetches - 4;
 
   Draft& draft_;
   std::vector<bool> pending_;  // by value: of an instruction of the step that is not yet in order

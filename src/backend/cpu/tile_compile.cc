@@ -66,8 +66,8 @@ std::optional<Program> compile(const ops::Loops& loops, const ir::Graph& region,
   // Lanes are started with a block of a row: a tile lies within one.
   const int64_t most = reduces ? static_cast<int64_t>(kRowBlock) : kMostElements;
   for (int64_t elements = most; elements >= static_cast<int64_t>(kRowLanes); elements /= 2) {
-    const bool grouped = !reduces && length <= std::min(elements, kMostOfRows);
-    const int64_t group = grouped ? rows_of(std::min(elements, kMostOfRows)) : 1;
+    const bool grouped = !reduces && length <= elements;
+    const int64_t group = grouped ? rows_of(elements) : 1;
     Program program = at({.group = group, .tile = grouped ? group * length : elements});
     const bool small = program.slots_bytes <= kSlotsBytes || elements <= kFewestElements;
     if (small && program.scratch_bytes <= kScratchBytes) return program;

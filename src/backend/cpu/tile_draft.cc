@@ -1,6 +1,7 @@
 // From loops to the instructions of a tile program: which values are computed at which level and in which pass over a
 // row, and in what form those of 16 bits are held.
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -23,6 +24,9 @@ enum class Form : uint8_t { raw, wide, unrounded };
 struct One {
   bool single = false, of_row = false;
 };
+
+// Of a pattern: it leaves room in the second-level cache, and most of it in the first where it is a mask of 256 × 256.
+constexpr int64_t kPatternBytes = 64 << 10;
 
 bool is_half(DType dtype) { return dtype == bf16 || dtype == f16; }
 DType held_as(DType dtype, Form form) { return form == Form::raw ? dtype : f32; }
@@ -175,17 +179,18 @@ class Compiler {
     const Node& x = node(n);
     switch (x.kind) {
       case Node::Kind::load:
-        return x.pick != 0 ? picked(n, level) : load(x.place, x.dtype, {x.operand, 0}, level);
+        return x.pick != 0 ? picked(n, level) : load(x.place, x.dtype, {.at = {x.operand, 0}}, level);
       case Node::Kind::constant:
         program_.constants.push_back(x.data);
         return add({.kind = Kind::constant, .data = x.data->data()}, level, size_of(x.dtype), false);
       case Node::Kind::index:
         return add({.kind = Kind::index, .walk = walk(x.place, level), .dtype = x.dtype}, level, size_of(x.dtype));
       case Node::Kind::product:
-        return load(x.place, x.dtype, *sources_.product, level);
+        return load(x.place, x.dtype, {.at = *sources_.product}, level);
       case Node::Kind::reduce:
-        return load(over_frame(), reduced_in(x.dtype), sources_.reduced[static_cast<size_t>(n)], level);
+        return load(over_frame(), reduced_in(x.dtype), {.at = sources_.reduced[static_cast<size_t>(n)]}, level);
       case Node::Kind::op:
+        if (level == Level::element && is_pattern(n)) return pattern(n);
         return x.def == &ops::cast_def ? cast(n, level) : op(n, level);
       case Node::Kind::bits:
         return bits(n, level);
@@ -220,10 +225,13 @@ class Compiler {
     const Form form = is_half(dtype) && !select ? Form::wide : Form::raw;
     Instr instr = {.kind = Kind::tile, .arity = static_cast<int>(x.inputs.size())};
     if (compute == f32 && level == Level::element && is_chained(*x.def)) instr.f32_op = x.def;
+    // A chain goes through elements of one of the two.
+    if (select && level_of(x.inputs[1]) != level && level_of(x.inputs[2]) != level) instr.f32_op = nullptr;
     unsigned rows = 0;
     for (size_t k = 0; k < x.inputs.size(); ++k) {
       One one;
-      instr.in[k] = operand(x.inputs[k], form, level, &one, instr.f32_op != nullptr);
+      const bool mask = instr.f32_op != nullptr && select && k == 0;
+      instr.in[k] = operand(x.inputs[k], form, level, mask ? nullptr : &one, instr.f32_op != nullptr);
       if (one.single) instr.scalars |= 1u << k;
       if (one.of_row) rows |= 1u << k;
     }
@@ -280,19 +288,24 @@ class Compiler {
     return place;
   }
 
-  int load(const Loops::Place& place, DType dtype, At at, Level level) {
-    if (level == Level::element && is_same_for_rows(place)) return load_of_columns(place, dtype, at);
+  // `from`: where, at or data.
+  int load(const Loops::Place& place, DType dtype, const Instr& from, Level level) {
+    if (level == Level::element && is_same_for_rows(place)) return load_of_columns(place, dtype, from);
     const int w = walk(place, level);
     const Walk& walked = program_.walks[static_cast<size_t>(w)];
     if (!walked.is_dense()) {
-      Instr load = {.kind = Kind::load, .at = at, .walk = w};
+      Instr load = {.kind = Kind::load, .at = from.at, .data = from.data, .walk = w};
       if (shape_.band > 1 && level == Level::element) load.across = across_of(loops_, frame_, place);
       const int out = add(load, level, size_of(dtype));
       draft_.values.back().banded = load.across != 0;
       return out;
     }
     if (level == Level::element) count_bytes(size_of(dtype));
-    const Instr view = {.kind = Kind::view, .at = at, .first = walked.offset(), .each = level == Level::once ? 0 : 1};
+    const Instr view = {.kind = Kind::view,
+                        .at = from.at,
+                        .data = from.data,
+                        .first = walked.offset(),
+                        .each = level == Level::once ? 0 : 1};
     return add(view, level, size_of(dtype), false);
   }
 
@@ -307,7 +320,7 @@ class Compiler {
   }
 
   // What all rows read: where it lies, or, for a tile of whole rows, loaded once.
-  int load_of_columns(const Loops::Place& place, DType dtype, At at) {
+  int load_of_columns(const Loops::Place& place, DType dtype, const Instr& from) {
     std::vector<int64_t> dims, strides;
     for (size_t i = static_cast<size_t>(frame_.row_axes); i < frame_.axes.size(); ++i) {
       dims.push_back(loops_.dims[static_cast<size_t>(frame_.axes[i])]);
@@ -315,10 +328,11 @@ class Compiler {
     }
     const Walk columns(dims, strides, place.offset);
     if (columns.is_dense() && shape_.group == 1) {
-      const Instr view = {.kind = Kind::view, .columns = true, .at = at, .first = columns.offset(), .each = 1};
+      const Instr view = {
+          .kind = Kind::view, .columns = true, .at = from.at, .data = from.data, .first = columns.offset(), .each = 1};
       return add(view, Level::element, size_of(dtype), false);
     }
-    Instr load = {.kind = Kind::load, .at = at, .walk = walk(place, Level::element)};
+    Instr load = {.kind = Kind::load, .at = from.at, .data = from.data, .walk = walk(place, Level::element)};
     if (shape_.group == 1 && !shape_.whole) return add(load, Level::element, size_of(dtype));
     load.size = static_cast<uint8_t>(size_of(dtype));
     load.out = new_value(Level::element, load.size);
@@ -340,6 +354,96 @@ class Compiler {
     instr.in[0] = operand(x.inputs[0], Form::raw, level, &one);
     instr.one = one.single;
     return add(instr, level, size_of(x.dtype));
+  }
+
+  // --- patterns -----------------------------------------------------------------------------------------------------
+
+  // Integers and masks that are made of indices alone, such as a causal mask.
+  bool is_of_indices(int n) const {
+    const Node& x = node(n);
+    if (is_float(x.dtype) || x.axes == 0) return x.kind == Node::Kind::constant && !is_float(x.dtype);
+    if (x.kind == Node::Kind::index) return true;
+    if (x.kind != Node::Kind::op) return false;
+    return std::all_of(x.inputs.begin(), x.inputs.end(), [&](int in) { return is_of_indices(in); });
+  }
+
+  // Of the frame's axes, the outermost along which the node varies.
+  size_t first_axis(int n) const {
+    size_t i = 0;
+    while ((node(n).axes >> frame_.axes[i] & 1) == 0) ++i;
+    return i;
+  }
+  int64_t period(int n) const {
+    int64_t elements = 1;
+    for (size_t i = first_axis(n); i < frame_.axes.size(); ++i) {
+      elements *= loops_.dims[static_cast<size_t>(frame_.axes[i])];
+    }
+    return elements;
+  }
+
+  // An op whose value is cheaper to read, from the caches, than to make for each tile anew.
+  bool is_pattern(int n) const {
+    return is_of_indices(n) && period(n) * static_cast<int64_t>(size_of(node(n).dtype)) <= kPatternBytes;
+  }
+
+  // The elements of one period of a node, which may have a longer one itself.
+  std::vector<char> elements_of(int n, size_t from_axis, int64_t count) const {
+    const Node& x = node(n);
+    std::vector<char> out(static_cast<size_t>(count) * size_of(x.dtype));
+    if (x.kind == Node::Kind::op) {
+      std::vector<std::vector<char>> operands;
+      const void* in[3] = {};
+      for (int input : x.inputs) operands.push_back(elements_of(input, from_axis, count));
+      for (size_t k = 0; k < operands.size(); ++k) in[k] = operands[k].data();
+      const DType dtype = node(x.inputs.back()).dtype;
+      const TileFn fn = x.def == &ops::cast_def ? find_cast(dtype, x.dtype) : find_tile(*x.def, dtype);
+      if (fn == nullptr) throw InternalError("no tile for an op of a region");
+      fn(in, out.data(), static_cast<size_t>(count));
+      return out;
+    }
+    std::vector<int64_t> dims, strides;
+    for (size_t i = from_axis; i < frame_.axes.size(); ++i) {
+      const auto axis = static_cast<size_t>(frame_.axes[i]);
+      dims.push_back(loops_.dims[axis]);
+      strides.push_back(x.kind == Node::Kind::index ? x.place.strides[axis] : 0);
+    }
+    const auto write = [&](int64_t i, int64_t number) {
+      char* const to = out.data() + static_cast<size_t>(i) * size_of(x.dtype);
+      if (x.kind == Node::Kind::constant) {
+        std::memcpy(to, x.data->data(), size_of(x.dtype));
+      } else if (x.dtype == i64) {
+        std::memcpy(to, &number, sizeof(number));
+      } else if (x.dtype == i32) {
+        const auto narrow = static_cast<int32_t>(number);
+        std::memcpy(to, &narrow, sizeof(narrow));
+      } else {
+        *to = static_cast<char>(number);
+      }
+    };
+    Walk(dims, strides, x.kind == Node::Kind::index ? x.place.offset : 0)
+        .pieces(0, count, [&](int64_t position, int64_t value, int64_t step, int64_t run) {
+          for (int64_t i = 0; i < run; ++i) write(position + i, value + i * step);
+        });
+    return out;
+  }
+
+  // One period of the node, from which each tile is read.
+  int pattern(int n) {
+    const size_t from_axis = first_axis(n);
+    const int64_t count = period(n);
+    const std::vector<char> elements = elements_of(n, from_axis, count);
+    auto data = std::make_shared<Tensor>(TensorType{node(n).dtype, {count}});
+    std::memcpy(data->data(), elements.data(), elements.size());
+    Loops::Place place{std::vector<int64_t>(loops_.dims.size(), 0)};
+    int64_t stride = 1;
+    for (size_t i = frame_.axes.size(); i-- > from_axis;) {
+      const auto axis = static_cast<size_t>(frame_.axes[i]);
+      place.strides[axis] = stride;
+      stride *= loops_.dims[axis];
+    }
+    const Instr from = {.at = {-1, 0}, .data = data->data()};
+    program_.constants.push_back(std::move(data));
+    return load(place, node(n).dtype, from, Level::element);
   }
 
   // --- reductions and results ---------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "backend/api.h"
+#include "backend/cpu/copy_rows.h"
 #include "backend/cpu/pointwise.h"
 #include "backend/cpu/pointwise_chain.h"
 #include "backend/cpu/reduce_tree.h"
@@ -81,12 +82,15 @@ struct Instr {
   unsigned scalars = 0;               // bit k: in[k] is one element, or one for each row
   int first_link = 0, links = 0;
   At at = {};
-  const void* data = nullptr;
+  const void* data = nullptr;  // of a constant, and what a view or a load reads instead of a buffer
   int walk = -1;
   int64_t first = 0, each = 0;
   int64_t across = 0;  // of a load: elements from one to the next along a row, where rows are one element apart
   int64_t fetch = 0;   // of a view: bytes of the next tile to ask for after each instruction, whole lines
   int64_t pick = 0, extent = 0;
+  const char* base(const KernelArgs& args) const {
+    return data != nullptr ? static_cast<const char*>(data) : at.in(args);
+  }
   uint32_t ordinal = 0;  // of bits
   DType dtype = f32;
   int partial = -1;
@@ -94,7 +98,7 @@ struct Instr {
 
 // What is bound to a link before a chain runs.
 struct ChainLink {
-  enum class Kind : uint8_t { read, one, write, reduce, fetch };
+  enum class Kind : uint8_t { read, one, mask, write, reduce, fetch };
   Kind kind = Kind::read;
   Link::Fn fn = nullptr;
   int value = -1;   // that it reads or writes; the accumulator alone: -1
@@ -202,7 +206,7 @@ class TileRun {
   void run(const Program::Step& step);
   void view(const Instr& instr) {
     const int64_t from = instr.columns ? from_ : instr.each * first(instr.level);
-    at_[instr.out] = instr.at.in(args_) + (instr.first + from) * instr.size;
+    at_[instr.out] = instr.base(args_) + (instr.first + from) * instr.size;
   }
   void fetch(const Program::Step& step, int64_t instr);
   void run(const Instr& instr);
@@ -239,6 +243,7 @@ class TileRun {
   bool past_cache_ = false;
   uint64_t straight_ = 0;  // bit i: a chain writes this tile of store i past the cache
   const Chains& chains_ = chains();
+  const CopyRowsFn copy_rows_ = find_copy_rows();
   const void** at_;  // of each value
   Mode* modes_;      // of each store
   alignas(64) char scratch_[kScratchBytes];

@@ -320,7 +320,7 @@ void TileRun::load_across(const Instr& instr) {
     T* const row = static_cast<T*>(own(instr.out)) + band_row_ * pitch;
     at_[instr.out] = row;
     if (band_fill_ == 0) return;
-    const T* x = reinterpret_cast<const T*>(instr.at.in(args_));
+    const T* x = reinterpret_cast<const T*>(instr.base(args_));
     p_.walks[static_cast<size_t>(instr.walk)].pieces(first(instr.level), 1,
                                                      [&](int64_t, int64_t at, int64_t, int64_t) { x += at; });
     transpose(x, instr.across, band_fill_, n_, row, pitch);
@@ -329,28 +329,35 @@ void TileRun::load_across(const Instr& instr) {
 
 void TileRun::load(const Instr& instr) {
   if (instr.across != 0) return load_across(instr);
-  const char* const base = instr.at.in(args_);
+  const char* const base = instr.base(args_);
   const int64_t n = count(instr.level);
   with_bits(instr.size, [&](auto bits) {
     using T = decltype(bits);
     const T* const x = reinterpret_cast<const T*>(base);
-    p_.walks[static_cast<size_t>(instr.walk)].pieces(first(instr.level), n,
-                                                     [&](int64_t position, int64_t at, int64_t step, int64_t run) {
-                                                       if (run == n && (n == 1 || step == 1)) {
-                                                         at_[instr.out] = x + at;
-                                                         return;
-                                                       }
-                                                       T* const out = static_cast<T*>(own(instr.out));
-                                                       if (position == 0) at_[instr.out] = out;
-                                                       if (step == 1) {
-                                                         std::copy_n(x + at, run, out + position);
-                                                       } else if (step == 0) {
-                                                         fill(x[at], run, out + position);
-                                                       } else {
-                                                         for (int64_t i = 0; i < run; ++i)
-                                                           out[position + i] = x[at + i * step];
-                                                       }
-                                                     });
+    p_.walks[static_cast<size_t>(instr.walk)].blocks(
+        first(instr.level), n,
+        [&](int64_t position, int64_t at, int64_t step, int64_t run, int64_t rows, int64_t pitch) {
+          if (run == n && (n == 1 || step == 1)) {
+            at_[instr.out] = x + at;
+            return;
+          }
+          T* out = static_cast<T*>(own(instr.out));
+          if (position == 0) at_[instr.out] = out;
+          out += position;
+          if (step == 1) {
+            constexpr auto kSize = static_cast<int64_t>(sizeof(T));
+            copy_rows_(reinterpret_cast<const char*>(x + at), pitch * kSize, static_cast<size_t>(rows),
+                       static_cast<size_t>(run * kSize), reinterpret_cast<char*>(out));
+            return;
+          }
+          for (int64_t r = 0; r < rows; ++r, at += pitch, out += run) {
+            if (step == 0) {
+              fill(x[at], run, out);
+            } else {
+              for (int64_t i = 0; i < run; ++i) out[i] = x[at + i * step];
+            }
+          }
+        });
   });
 }
 

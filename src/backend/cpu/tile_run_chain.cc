@@ -79,13 +79,16 @@ void TileRun::rest_of_chain(const Instr& instr, const Link* links, size_t from, 
   };
   for (int k = 0; k < instr.links; ++k) {
     padded[k] = links[k];
+    const bool mask = of[k].kind == ChainLink::Kind::mask;
+    const size_t size = mask ? sizeof(uint8_t) : sizeof(float);
+    char* const at = reinterpret_cast<char*>(links[k].at) + from * size;
     if (of[k].value < 0 || of[k].kind == ChainLink::Kind::one || of[k].kind == ChainLink::Kind::fetch) continue;
     if (of[k].kind == ChainLink::Kind::write) padded[k].fn = of[k].fn;
     if (of[k].kind == ChainLink::Kind::reduce) {
       padded[k].fn = find_move_link(LinkForm::store);
       padded[k].at = pads[k];
     } else if (in_scratch(links[k])) {
-      padded[k].at += from;
+      padded[k].at = reinterpret_cast<float*>(at);
     } else {
       const int first =
           static_cast<int>(std::find_if(of, of + k,
@@ -96,7 +99,7 @@ void TileRun::rest_of_chain(const Instr& instr, const Link* links, size_t from, 
       padded[k].at = pads[first];
       if (first != k) continue;
       std::fill_n(pads[k], kRowLanes, 0.0f);
-      std::memcpy(pads[k], links[k].at + from, n * sizeof(float));
+      std::memcpy(pads[k], at, n * size);
     }
   }
   chains_.run(padded, static_cast<size_t>(instr.links), 0, chains_.block, 0);

@@ -28,11 +28,16 @@ std::vector<Event> events_of(const Draft& draft, bool all) {
       std::copy_n(i.in, i.arity, event.in.begin());
       return;
     }
+    const ChainLink* const links = draft.program.links.data() + i.first_link;
     for (int k = 0; k < i.links; ++k) {
-      const ChainLink& link = draft.program.links[static_cast<size_t>(i.first_link + k)];
-      if (link.kind == ChainLink::Kind::fetch) continue;
+      const ChainLink& link = links[k];
+      if (link.kind == ChainLink::Kind::fetch || link.kind == ChainLink::Kind::mask) continue;
       const bool writes = link.kind == ChainLink::Kind::write || link.kind == ChainLink::Kind::reduce;
       events.push_back({.instr = &i, .in = {writes ? -1 : link.value, -1, -1}, .out = writes ? link.value : -1});
+    }
+    // Block by block a mask lies behind what is written into its slot: it is read until the chain ends.
+    for (int k = 0; k < i.links; ++k) {
+      if (links[k].kind == ChainLink::Kind::mask) events.push_back({.instr = &i, .in = {links[k].value, -1, -1}});
     }
   };
   if (all) {

@@ -32,7 +32,16 @@ class Walk {
   // run from `position` on is at first + i·step.
   template <class F>
   void pieces(int64_t begin, int64_t n, F f) const {
-    if (dims_.empty()) return f(0, offset_, int64_t{0}, n);
+    blocks(begin, n, [&](int64_t position, int64_t first, int64_t step, int64_t count, int64_t rows, int64_t pitch) {
+      for (int64_t r = 0; r < rows; ++r) f(position + r * count, first + r * pitch, step, count);
+    });
+  }
+
+  // The same with neighbouring pieces together: f(position, first, step, count, rows, pitch) is for as many pieces as
+  // there are rows, one after another, each of which starts `pitch` after the one before.
+  template <class F>
+  void blocks(int64_t begin, int64_t n, F f) const {
+    if (dims_.empty()) return f(0, offset_, int64_t{0}, n, int64_t{1}, int64_t{0});
     const size_t last = dims_.size() - 1;
     int64_t coordinate[kMaxAxes], at = offset_, rest = begin;
     for (size_t k = dims_.size(); k-- > 0;) {
@@ -41,15 +50,24 @@ class Walk {
       at += coordinate[k] * strides_[k];
     }
     for (int64_t position = 0;;) {
-      const int64_t count = std::min(n - position, dims_[last] - coordinate[last]);
-      f(position, at, strides_[last], count);
-      position += count;
+      const int64_t left = n - position;
+      int64_t rows = 1, count = dims_[last] - coordinate[last];
+      if (count > left) {
+        count = left;
+      } else if (last > 0 && coordinate[last] == 0) {
+        rows = std::min(left / count, dims_[last - 1] - coordinate[last - 1]);
+      }
+      const int64_t pitch = last > 0 ? strides_[last - 1] : 0;
+      f(position, at, strides_[last], count, rows, pitch);
+      position += rows * count;
       if (position == n) return;
       at -= coordinate[last] * strides_[last];
       coordinate[last] = 0;
       for (size_t k = last; k-- > 0;) {
-        at += strides_[k];
-        if (++coordinate[k] < dims_[k]) break;
+        const int64_t steps = k + 1 == last ? rows : 1;
+        at += steps * strides_[k];
+        coordinate[k] += steps;
+        if (coordinate[k] < dims_[k]) break;
         at -= dims_[k] * strides_[k];
         coordinate[k] = 0;
       }
