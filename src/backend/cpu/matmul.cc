@@ -77,6 +77,11 @@ void reference(const KernelArgs& args, int part, int parts) {
   const MatmulDims& dims = static_cast<const Reference&>(staging).dims;
   const auto elements = [&](size_t i) { return reinterpret_cast<T*>(staging.places[i].in(args)); };
   const int64_t all_rows = dims.batch() * dims.m;
+  if (dims.k == 0) {  // no operand to point into
+    std::fill_n(elements(2) + share_begin(all_rows, part, parts) * dims.n,
+                (share_begin(all_rows, part + 1, parts) - share_begin(all_rows, part, parts)) * dims.n, T{0});
+    return;
+  }
   const int64_t a_depth = dims.ta ? dims.m : 1, b_depth = dims.tb ? 1 : dims.n, b_col = dims.tb ? dims.k : 1;
   for (int64_t i = share_begin(all_rows, part, parts); i < share_begin(all_rows, part + 1, parts); ++i) {
     const int64_t product = i / dims.m, row = i % dims.m;

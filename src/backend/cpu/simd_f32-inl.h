@@ -63,6 +63,9 @@ AICF_SIMD F32 with_sign(F32 magnitude, F32 sign) {
 }
 // On bits, lest the compiler make it a min or max instruction, which flushes a subnormal that a selection keeps.
 AICF_SIMD F32 select(Mask c, F32 a, F32 b) {
+#if defined(__clang__) && HWY_TARGET <= HWY_AVX2
+  asm("" : "+v"(a.v.raw));  // Clang sees through bits
+#endif
   return of_bits(hn::IfThenElse(hn::RebindMask(UIntTag(), c.m), bits_of(a), bits_of(b)));
 }
 // Highway's MulAdd is two roundings on the targets below AVX2.

@@ -18,7 +18,7 @@ constexpr int64_t kKeptWords = 96;
 // Groups of a thread block, so that each thread may have 128 registers.
 constexpr int64_t kMostGroups = 16;
 // Elements of a thread in short rows: more of them to a warp is worth wider loads.
-constexpr int64_t kFewElements = 32;
+constexpr int64_t kFewElements = 16;
 
 // To compute it again is cheaper than to keep it.
 bool is_light(const Node& node) {
