@@ -96,7 +96,8 @@ Attention attend(const ir::Op& op, const std::vector<Value>& in) {
   Value s = matmul(q, k, {.tb = true, .compute = a.compute, .out = wide(q.dtype())}) * a.scale;
   if (op.attrs.get_bool("causal")) {
     constexpr double never = -std::numeric_limits<double>::infinity();
-    s = select(visible(s, sizes.queries, sizes.keys), s, literal(s, never));
+    const Value seen = visible(s, sizes.queries, sizes.keys);  // first: arguments are made in no certain order
+    s = select(seen, s, literal(s, never));
   }
   a.p = probabilities(exponentials(s, s.shape().rank() - 1));
   a.attrs = op.attrs;
