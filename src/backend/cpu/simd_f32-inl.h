@@ -104,7 +104,12 @@ AICF_SIMD F32 mantissa(F32 x) {
 }
 AICF_SIMD F32 head(F32 x) { return of_bits(hn::And(bits_of(x), bits(0xfffff000))); }
 
+// Instrumented, what is inlined in every tile and chain would take many minutes to compile.
+#if HWY_IS_ASAN
+#define AICF_POINTWISE_FN HWY_NOINLINE HWY_ATTR
+#else
 #define AICF_POINTWISE_FN HWY_INLINE HWY_ATTR
+#endif
 #include "ops/pointwise.inc"
 
 AICF_SIMD F32 load(const float* p) { return {hn::LoadU(FloatTag(), p)}; }
