@@ -58,7 +58,12 @@ V select(bool condition, V a, V b) {
 inline uint32_t bits_of(float x) { return std::bit_cast<uint32_t>(x); }
 inline float of_bits(uint32_t x) { return std::bit_cast<float>(x); }
 // On bits, lest the compiler make it a min or max instruction, which flushes a subnormal that a selection keeps.
-inline float select(bool condition, float a, float b) { return of_bits(condition ? bits_of(a) : bits_of(b)); }
+inline float select(bool condition, float a, float b) {
+#if defined(__clang__)
+  asm("" : "+x"(a));  // it sees through bits
+#endif
+  return of_bits(condition ? bits_of(a) : bits_of(b));
+}
 
 template <class T>
 bool is_nan(Wrapping<T>) {

@@ -193,9 +193,11 @@ void multiply_tile(const GemmBlock& block, const LeftTile& left, int64_t row, in
   const int64_t vectors = cols > kLanes ? 2 : 1, width = vectors * kLanes;
   const bool packed = panel >= block.first_packed;
   const int64_t right_stride = packed ? width : block.right_depth_stride;
-  const float* right =
-      (packed ? block.packed + (panel - block.first_packed) * block.depth * kPanel : block.right + col) +
-      begin * right_stride;
+  const float* right = block.packed;  // null, as block.right may be, where the inner axis is empty
+  if (block.depth > 0) {
+    right = (packed ? block.packed + (panel - block.first_packed) * block.depth * kPanel : block.right + col) +
+            begin * right_stride;
+  }
   const MicroTile micro = find_micro_tile(rows, vectors, left.strided);
   const bool add = begin > 0;
   if (cols == width && !block.out_transposed) {

@@ -81,13 +81,15 @@ void TileRun::rest_of_chain(const Instr& instr, const Link* links, size_t from, 
     padded[k] = links[k];
     const bool mask = of[k].kind == ChainLink::Kind::mask;
     const size_t size = mask ? sizeof(uint8_t) : sizeof(float);
-    char* const at = reinterpret_cast<char*>(links[k].at) + from * size;
     if (of[k].value < 0 || of[k].kind == ChainLink::Kind::one || of[k].kind == ChainLink::Kind::fetch) continue;
     if (of[k].kind == ChainLink::Kind::write) padded[k].fn = of[k].fn;
     if (of[k].kind == ChainLink::Kind::reduce) {
       padded[k].fn = find_move_link(LinkForm::store);
       padded[k].at = pads[k];
-    } else if (in_scratch(links[k])) {
+      continue;
+    }
+    char* const at = reinterpret_cast<char*>(links[k].at) + from * size;
+    if (in_scratch(links[k])) {
       padded[k].at = reinterpret_cast<float*>(at);
     } else {
       const int first =
