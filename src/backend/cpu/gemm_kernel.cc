@@ -193,20 +193,21 @@ void multiply_tile(const GemmBlock& block, const LeftTile& left, int64_t row, in
   const int64_t vectors = cols > kLanes ? 2 : 1, width = vectors * kLanes;
   const bool packed = panel >= block.first_packed;
   const int64_t right_stride = packed ? width : block.right_depth_stride;
-  const float* right = block.packed;  // null, as block.right may be, where the inner axis is empty
+  // Where the inner axis is empty there is nothing to point to, and the tile reads nothing.
+  const float *l = block.out, *right = block.out;
   if (block.depth > 0) {
+    l = left.data;
     right = (packed ? block.packed + (panel - block.first_packed) * block.depth * kPanel : block.right + col) +
             begin * right_stride;
   }
   const MicroTile micro = find_micro_tile(rows, vectors, left.strided);
   const bool add = begin > 0;
   if (cols == width && !block.out_transposed) {
-    micro(left.data, left.stride, right, right_stride, depth, block.out + row * block.out_stride + col,
-          block.out_stride, add);
+    micro(l, left.stride, right, right_stride, depth, block.out + row * block.out_stride + col, block.out_stride, add);
     return;
   }
   alignas(64) float tile[kRows * kPanel];
-  micro(left.data, left.stride, right, right_stride, depth, tile, kPanel, false);
+  micro(l, left.stride, right, right_stride, depth, tile, kPanel, false);
   store_tile(tile, rows, cols, block, row, col, add);
 }
 
