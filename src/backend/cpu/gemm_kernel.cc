@@ -174,8 +174,9 @@ struct LeftTile {
 };
 
 LeftTile left_tile(const GemmBlock& block, int64_t row, int64_t rows, int64_t begin, int64_t depth, float* buffer) {
-  const float* from = block.left + row * block.left_row_stride + begin * block.left_depth_stride;
   const bool strided = block.left_row_stride != 1;
+  if (block.depth == 0) return {buffer, kLeftStride, strided};
+  const float* from = block.left + row * block.left_row_stride + begin * block.left_depth_stride;
   if (!block.pack_left) return {from, strided ? block.left_row_stride : block.left_depth_stride, strided};
   if (strided) {
     transpose<false>(from, block.left_row_stride, rows, depth, buffer, kLeftStride);
@@ -193,21 +194,20 @@ void multiply_tile(const GemmBlock& block, const LeftTile& left, int64_t row, in
   const int64_t vectors = cols > kLanes ? 2 : 1, width = vectors * kLanes;
   const bool packed = panel >= block.first_packed;
   const int64_t right_stride = packed ? width : block.right_depth_stride;
-  // Where the inner axis is empty there is nothing to point to, and the tile reads nothing.
-  const float *l = block.out, *right = block.out;
+  const float* right = left.data;  // where the inner axis is empty, nothing is read of either
   if (block.depth > 0) {
-    l = left.data;
     right = (packed ? block.packed + (panel - block.first_packed) * block.depth * kPanel : block.right + col) +
             begin * right_stride;
   }
   const MicroTile micro = find_micro_tile(rows, vectors, left.strided);
   const bool add = begin > 0;
   if (cols == width && !block.out_transposed) {
-    micro(l, left.stride, right, right_stride, depth, block.out + row * block.out_stride + col, block.out_stride, add);
+    micro(left.data, left.stride, right, right_stride, depth, block.out + row * block.out_stride + col,
+          block.out_stride, add);
     return;
   }
   alignas(64) float tile[kRows * kPanel];
-  micro(l, left.stride, right, right_stride, depth, tile, kPanel, false);
+  micro(left.data, left.stride, right, right_stride, depth, tile, kPanel, false);
   store_tile(tile, rows, cols, block, row, col, add);
 }
 
