@@ -35,6 +35,9 @@ struct StepOptions {
   // CUDA: a cudaStream_t of the caller (null: the legacy default stream). The step runs after the work in it so far,
   // and later work in it runs after the step; the host waits for neither. Error on the CPU.
   std::optional<void*> stream = {};
+  // StepMode::train: params and states may be fed too, so that one list of feeds serves both modes. They are checked as
+  // train_reset checks them, name, shape and dtype, and not copied.
+  bool strict_static_signature = false;
 };
 
 // The graph of one step: what a launch of it runs.

@@ -106,9 +106,10 @@ void Program::Impl::check_feeds(std::span<const Feed> feeds, const StepOptions& 
       throw Error("feed '" + std::string(feed.name) + "': this program has no such input",
                   near.empty() ? "its inputs are: " + (list.empty() ? "none" : list) : near);
     }
-    if (options.mode != StepMode::train_reset) {
+    if (options.mode != StepMode::train_reset && !options.strict_static_signature) {
       throw Error(std::string(ir::name_of(e->role)) + " '" + e->name + "' is fed, and a step copies inputs only",
-                  "use write() or load(), or StepMode::train_reset");
+                  "to copy it, use StepMode::train_reset, write() or load(); to have it checked and left alone, "
+                  "StepOptions::strict_static_signature");
     }
     if (e->derived) throw Error("state '" + e->name + "' is derived from others and cannot be fed");
     if (feed.on_device) {
@@ -299,7 +300,7 @@ StepResult Program::Impl::run(std::span<const Feed> feeds, const StepOptions& op
         std::find_if(inputs_.begin(), inputs_.end(), [&](const Input& i) { return i.name == feed.name; });
     if (input != inputs_.end()) {
       sources_.push_back({static_cast<int>(input - inputs_.begin()), feed.tensor.data, feed.on_device});
-    } else {
+    } else if (options.mode == StepMode::train_reset) {
       copies_.push_back({store_->find(feed.name), feed.tensor.data});
     }
   }

@@ -37,6 +37,71 @@ TEST(Contract, BadFeedsAreNamedAndChangeNothing) {
   says({{"x", TensorView(x.type(), nullptr)}, {"y", y}}, {"'x'", "null"});
 }
 
+// With strict_static_signature one list of feeds serves both modes: a step checks params and states and leaves them
+// alone.
+TEST(Contract, StaticFeedsAreCheckedAndNotCopied) {
+  constexpr StepOptions kStrict = {.strict_static_signature = true};
+  for (Mode mode : {Mode::graph, Mode::eager}) {
+    test::SmallMlp m;
+    Program p = compile(m.model, {.loss = m.loss, .optimizer = optim::AdamW{.lr = 0.1}, .mode = mode});
+    const NamedTensors batch = test::small_mlp_batch(0), start = p.snapshot();
+    std::vector<Feed> all = test::feeds_of(start);
+    for (const Feed& f : test::feeds_of(batch)) all.push_back(f);
+    p.step(test::feeds_of(batch));
+    const NamedTensors once = p.snapshot();
+    p.step(test::feeds_of(batch));
+    const NamedTensors twice = p.snapshot();
+    ASSERT_NE(once, twice);
+
+    p.step(all, {.mode = StepMode::train_reset, .strict_static_signature = true});
+    EXPECT_EQ(p.snapshot(), once) << "copied: this was the first step again";
+    p.step(all, kStrict);
+    EXPECT_EQ(p.snapshot(), twice) << "not copied: this was the second";
+    p.load(once);
+    std::vector<Feed> some = test::feeds_of(batch);
+    some.push_back({"fc1.weight", start[0].second});
+    ASSERT_EQ(start[0].first, "fc1.weight");
+    p.step(some, kStrict);
+    EXPECT_EQ(p.snapshot(), twice) << "those that are not fed are not asked for";
+  }
+}
+
+TEST(Contract, AStaticFeedOfAnotherSignatureIsNamedAndChangesNothing) {
+  Fixture f;
+  const NamedTensors before = f.p.snapshot();
+  const auto says = [&](const Feed& feed, const std::vector<std::string>& words) {
+    std::vector<Feed> feeds = test::feeds_of(f.batch);
+    feeds.push_back(feed);
+    for (StepMode mode : {StepMode::train, StepMode::train_reset}) {
+      const std::string message = error_of([&] { f.p.step(feeds, {.mode = mode, .strict_static_signature = true}); });
+      for (const std::string& word : words) EXPECT_NE(message.find(word), std::string::npos) << message << word;
+      EXPECT_EQ(f.p.snapshot(), before) << message;
+    }
+  };
+  const Tensor w = f.p.read("fc1.weight"), m1 = f.p.read("optimizer.m/fc1.weight");
+  says({"fc1.weight", Tensor(TensorType{f32, {3, 5}})}, {"param 'fc1.weight'", "f32[5,3]", "got f32[3,5]"});
+  says({"fc1.weight", Tensor(TensorType{bf16, {5, 3}})}, {"'fc1.weight'", "f32[5,3]", "got bf16[5,3]"});
+  says({"optimizer.m/fc1.weight", Tensor(TensorType{f32, {5}})}, {"state 'optimizer.m/fc1.weight'", "got f32[5]"});
+  says({"optimizer.step", Tensor::scalar(1.f)}, {"'optimizer.step'", "i32", "got f32"});
+  says({"fc3.weight", w}, {"'fc3.weight'", "no such input"});
+  says({"fc1.weight", TensorView(w.type(), nullptr)}, {"'fc1.weight'", "null"});
+  std::vector<Feed> twice = test::feeds_of(f.batch);
+  twice.push_back({"optimizer.m/fc1.weight", m1});
+  twice.push_back({"optimizer.m/fc1.weight", m1});
+  EXPECT_NE(error_of([&] { f.p.step(twice, StepOptions{.strict_static_signature = true}); }).find("twice"),
+            std::string::npos);
+  twice.pop_back();
+  try {
+    f.p.step(twice);
+    FAIL() << "a static feed without the option";
+  } catch (const Error& e) {
+    for (const char* word : {"train_reset", "strict_static_signature"}) {
+      EXPECT_NE(e.hint().find(word), std::string::npos) << e.hint();
+    }
+  }
+  EXPECT_EQ(f.p.snapshot(), before);
+}
+
 TEST(Contract, TheCpuHasNoDeviceFeedsAndNoStreams) {
   test::ScalarModel m;
   Program p = compile(m.model, {.loss = m.loss, .backend = "cpu"});
