@@ -245,6 +245,12 @@ struct CompileOptions {
   // lacks are added. Throws Error, the store unchanged, on an external of another type, a state declared to start
   // otherwise (another learning rate, say), or a group that another selection or optimizer trains already.
   Program share = {};
+  // With `share` and an optimizer: this program takes the training of the store over, with whatever optimizer,
+  // selection, clipping or precision. Params, the model's states and the optimizer's that both have keep their values;
+  // a state declared to start otherwise starts so, and a group's counter and tensors start anew when one of its tensors
+  // is new. States of the training that this program lacks are gone. Every other program that trains the store is stale
+  // from now on, and so is one that reads what is gone: it throws Error that says so, instead of a step.
+  bool reconfigure = false;
   std::vector<std::string> freeze = {};          // parameters not to train
   std::vector<std::string> disable_passes = {};  // Error on an unknown or required pass
   bool alias = true;

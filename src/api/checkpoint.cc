@@ -27,7 +27,10 @@ using Impl = Program::Impl;
 
 Impl& impl_of(const Program& program, const char* call) {
   if (!program.valid()) throw Error(fmt::format("{}: use of an empty Program", call), "compile() makes one");
-  return *program.impl();
+  Impl& impl = *program.impl();
+  const std::lock_guard<std::mutex> lock(impl.store()->mutex());
+  impl.require_current(call);
+  return impl;
 }
 
 // What the updates are, and of what: initial values are the caller's to change, outputs his to choose.

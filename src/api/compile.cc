@@ -40,7 +40,7 @@ void finish(Compiled& compiled, const CompileOptions& options, backend::Backend&
 std::shared_ptr<const Compiled> compile_refresher(const Compiled& program, backend::Backend& backend) {
   const Graph& step = program.step;
   auto compiled = std::make_shared<Compiled>();
-  compiled->model = step;
+  compiled->model = program.model;
   ir::Rewriter rewriter(step);
   for (ir::OpId id = 0; id < step.num_ops(); ++id) rewriter.copy(id);
   compiled->step = rewriter.finish({.updates = false, .outputs = false});
@@ -136,6 +136,7 @@ Program compile(Model& model, const CompileOptions& options) {
       options.share.valid() ? options.share.impl()->store() : std::make_shared<runtime::Store>(backend, model.seed());
   const std::lock_guard<std::mutex> lock(store->mutex());
   runtime::Store::Trial trial(*store);
+  if (options.reconfigure) trial.reconfigure(ready->step, ready->groups);
   for (const runtime::TrainedGroup& group : ready->groups) store->claim_group(group);
   const auto derivations = ready->step.derivations();
   const bool fresh = std::any_of(derivations.begin(), derivations.end(), [&](const ir::Derivation& d) {
@@ -147,7 +148,12 @@ Program compile(Model& model, const CompileOptions& options) {
         std::make_unique<runtime::Executable>(compile_refresher(*ready, backend), *store, options.threads));
     store->refresh();
   }
-  trial.keep();
+  if (options.reconfigure) {
+    trial.keep(impl->executable());
+  } else {
+    trial.keep();
+  }
+  impl->joined();
   return Program(std::move(impl));
 }
 

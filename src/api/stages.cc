@@ -126,6 +126,10 @@ void check_options(const CompileOptions& options) {
   for (const auto& [name, given] : of_training) {
     if (given && !trains) throw Error(std::string("compile: ") + name + " without an optimizer");
   }
+  if (options.reconfigure && (!trains || !options.share.valid())) {
+    throw Error("compile: reconfigure is for a program that trains and shares a store",
+                "give `share` and an optimizer, or neither");
+  }
   if (scales_loss(options) && !skips_steps(options)) {
     throw Error("compile: a scaled loss needs skip_nonfinite: the scale is found by steps that are skipped",
                 "set scale_loss to false too");
@@ -383,13 +387,24 @@ void add_fetched(Graph& graph, const CompileOptions& options, const Gradients& g
 
 namespace {
 
+constexpr std::string_view kOptimizer = "optimizer.";
+
+// What the optimizer keeps of this parameter: optimizer.KIND/PARAM.
+std::vector<std::string> tensors_of(const Graph& graph, const std::string& param) {
+  std::vector<std::string> names;
+  for (const ir::ValueInfo& v : graph.values()) {
+    if (v.role == Role::state && v.name.starts_with(kOptimizer) && v.name.ends_with("/" + param)) {
+      names.push_back(v.name);
+    }
+  }
+  return names;
+}
+
 // "adam with m, v": the optimizer's name, and the tensors it keeps of this parameter.
 std::string rule_of(const Graph& graph, const std::string& optimizer, const std::string& param) {
   std::string rule = optimizer;
-  const std::string_view prefix = "optimizer.";
-  for (const ir::ValueInfo& v : graph.values()) {
-    if (v.role != Role::state || !v.name.starts_with(prefix) || !v.name.ends_with("/" + param)) continue;
-    const std::string kind = v.name.substr(prefix.size(), v.name.size() - prefix.size() - param.size() - 1);
+  for (const std::string& name : tensors_of(graph, param)) {
+    const std::string kind = name.substr(kOptimizer.size(), name.size() - kOptimizer.size() - param.size() - 1);
     rule += (rule == optimizer ? " with " : ", ") + kind;
   }
   return rule;
@@ -404,8 +419,17 @@ std::vector<runtime::TrainedGroup> groups_of(const Graph& graph, const optim::Op
     const ir::ValueInfo& param = graph.value(t.param.id());
     const std::string group = param.attrs.get_string("group");
     auto it = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.name == group; });
-    if (it == groups.end()) it = groups.insert(groups.end(), {group, rule_of(graph, optimizer.name(), param.name), {}});
+    if (it == groups.end()) {
+      it = groups.insert(groups.end(), {group, rule_of(graph, optimizer.name(), param.name), {}, {}});
+      const std::string prefix = optim::group_prefix(graph, t.param);
+      it->counted = {{std::string(kOptimizer) + prefix + "step", {}},
+                     {std::string(kOptimizer) + optim::averages_count(graph, t.param), {}}};
+    }
     it->params.push_back(param.name);
+    for (std::string& name : tensors_of(graph, param.name)) it->counted[0].tensors.push_back(std::move(name));
+    if (std::string name = optim::average_name(param.name); graph.find_external(name) != kNoValue) {
+      it->counted[1].tensors.push_back(std::move(name));
+    }
   }
   return groups;
 }

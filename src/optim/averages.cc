@@ -12,10 +12,10 @@ namespace {
 
 constexpr const char* kPrefix = "ema/";
 
-// How many steps a group's averages have seen. A count of its own: parameters may have been trained before.
-std::string count_name(const ir::Graph& graph, Value param) { return group_prefix(graph, param) + "ema_steps"; }
-
 }  // namespace
+
+std::string averages_count(const ir::Graph& graph, Value param) { return group_prefix(graph, param) + "ema_steps"; }
+std::string average_name(const std::string& param) { return kPrefix + param; }
 
 void add_averages(ir::Graph& graph, double decay, const std::vector<Trained>& trained) {
   check_fraction("ema", "decay", decay);
@@ -23,7 +23,7 @@ void add_averages(ir::Graph& graph, double decay, const std::vector<Trained>& tr
   const Value rate = scalar_state(graph, "ema_decay", scalar, decay);
   std::map<std::string, std::pair<Value, Value>> weights;  // of the average and of the new value, by count
   for (const Trained& t : trained) {
-    const auto [it, fresh] = weights.try_emplace(count_name(graph, t.param));
+    const auto [it, fresh] = weights.try_emplace(averages_count(graph, t.param));
     if (fresh) {
       const Value count = zeros_state(graph, it->first, {i32, {}});
       const Value first = equal(count, literal(count, 0));
@@ -32,7 +32,8 @@ void add_averages(ir::Graph& graph, double decay, const std::vector<Trained>& tr
     }
     const auto& [keep, take] = it->second;
     const ir::ValueId next = graph.updates()[static_cast<size_t>(graph.find_update(t.param.id()))].value;
-    const Value average = state(graph, kPrefix + t.param.name(), {scalar, t.param.shape()}, {ir::InitKind::zeros, {}});
+    const Value average =
+        state(graph, average_name(t.param.name()), {scalar, t.param.shape()}, {ir::InitKind::zeros, {}});
     update(graph, average, average * keep + in_dtype(graph.handle(next), scalar) * take);
   }
 }
@@ -59,12 +60,12 @@ ir::Graph use_averages(const ir::Graph& graph,
   std::map<std::string, Value> counts;
   for (ir::ValueId id = 0; id < graph.num_values(); ++id) {
     const ir::ValueInfo& info = graph.value(id);
-    const std::optional<TensorType> type = info.role == ir::Role::param ? find(kPrefix + info.name) : std::nullopt;
+    const std::optional<TensorType> type = info.role == ir::Role::param ? find(average_name(info.name)) : std::nullopt;
     if (type) {
       const Value param = result.handle(at(id));
-      const auto [it, fresh] = counts.try_emplace(count_name(result, param));
+      const auto [it, fresh] = counts.try_emplace(averages_count(result, param));
       if (fresh) it->second = zeros_state(result, it->first, {i32, {}});
-      const Value average = state(result, kPrefix + info.name, *type, {ir::InitKind::zeros, {}});
+      const Value average = state(result, average_name(info.name), *type, {ir::InitKind::zeros, {}});
       const Value none = equal(it->second, literal(it->second, 0));
       at(id) = select(none, param, in_dtype(average, param.dtype())).id();
     }

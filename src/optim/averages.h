@@ -12,6 +12,11 @@
 
 namespace aicf::optim {
 
+// The states: the average of a parameter and, after "optimizer.", how many steps its group's averages have seen. A
+// count of its own, for parameters may have been trained before.
+std::string average_name(const std::string& param);
+std::string averages_count(const ir::Graph& graph, Value param);
+
 // average := decay·average + (1 - decay)·(the parameter's new value); the first time, that value itself. In f32 or
 // better. Throws Error unless 0 <= decay < 1. REQUIRES: the parameters have their updates.
 void add_averages(ir::Graph& graph, double decay, const std::vector<Trained>& trained);

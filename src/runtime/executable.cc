@@ -38,7 +38,10 @@ void Executable::bind_buffers() {
   for (ir::ValueId id = 0; id < graph.num_values(); ++id) {
     const ir::ValueInfo& info = graph.value(id);
     if ((info.role == ir::Role::param || info.role == ir::Role::state) && !is_private(info)) {
-      store_.declare(info, compiled_->step.find_derivation(compiled_->step.find_external(info.name)) != nullptr);
+      const bool derived = compiled_->step.find_derivation(compiled_->step.find_external(info.name)) != nullptr;
+      const bool of_model = compiled_->model.find_external(info.name) != ir::kNoValue;
+      const std::shared_ptr<External> external = store_.declare(info, derived, of_model);
+      if (is_used(graph, id) || graph.find_update(id) >= 0) externals_.push_back(external);
     }
   }
   auto* arena = static_cast<char*>(store_.arena(plan().arena_bytes));

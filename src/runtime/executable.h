@@ -64,6 +64,8 @@ class Executable {
   bool makes_stale(const Executable& other) const;
 
   const std::vector<OwnExternal>& own() const { return own_; }
+  // Of the store, read or updated here: kept for as long as the launches name their addresses.
+  const std::vector<std::shared_ptr<External>>& externals() const { return externals_; }
   void* address(plan::BufferId buffer) const { return addresses_[static_cast<size_t>(buffer)]; }
 
  private:
@@ -78,6 +80,7 @@ class Executable {
   int threads_;
   std::vector<Allocation> memory_;  // inputs, private states, constants, fetched buffers
   std::vector<OwnExternal> own_;
+  std::vector<std::shared_ptr<External>> externals_;
   std::vector<void*> addresses_;  // by buffer
   std::vector<std::vector<void*>> launch_buffers_;
   std::vector<backend::BoundLaunch> launches_;

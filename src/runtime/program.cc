@@ -60,10 +60,32 @@ Program::Impl::Impl(std::shared_ptr<const runtime::Compiled> compiled, std::shar
 // Without the store's mutex: a compile that fails comes here holding it.
 Program::Impl::~Impl() { results_->detach(); }
 
+void Program::Impl::joined() { joined_ = seen_ = store_->reconfigurations().size(); }
+
+void Program::Impl::require_current(const char* call) {
+  if (const size_t now = store_->reconfigurations().size(); seen_ != now) {
+    seen_ = now;
+    known_refreshers_ = 0;  // some may have gone
+    makes_stale_ = false;
+    stale_by_ = compiled_->groups.empty() ? External::kStays : joined_;
+    for (const auto& e : executable_.externals()) stale_by_ = std::min(stale_by_, e->gone);
+  }
+  if (stale_by_ != External::kStays) throw_stale(call, stale_by_);
+}
+
+void Program::Impl::throw_stale(const char* call, size_t by) const {
+  throw Error(std::string(call) + ": this program is stale: the training of its store was reconfigured (" +
+                  store_->reconfigurations()[by] + ")",
+              "use the program that was compiled with `reconfigure`, or compile this one again");
+}
+
 Program::Impl::Place Program::Impl::place(std::string_view name) const {
   // Inputs first, as in a feed: another program's param may have the name.
   for (const Input& input : inputs_) {
     if (input.name == name) return {ir::Role::input, input.type, input.address, nullptr};
+  }
+  for (const auto& e : executable_.externals()) {
+    if (e->name == name && e->gone != External::kStays) throw_stale(e->name.c_str(), e->gone);
   }
   if (External* e = store_->find(name)) return {e->role, e->type, e->memory.data(), e};
   std::vector<std::string> known;
@@ -175,6 +197,7 @@ void Program::Impl::throw_on_fault() {
 StepResult Program::Impl::step(std::span<const Feed> feeds, const StepOptions& options) {
   const std::lock_guard<std::mutex> lock(store_->mutex());
   throw_on_fault();
+  require_current("step");
   check_feeds(feeds, options);
   StepResult result = run(feeds, options);
   for (size_t i = 0; i < inputs_.size(); ++i) inputs_[i].fed |= fed_[i] != 0;
@@ -184,6 +207,7 @@ StepResult Program::Impl::step(std::span<const Feed> feeds, const StepOptions& o
 StepResult Program::Impl::repeat() {
   const std::lock_guard<std::mutex> lock(store_->mutex());
   throw_on_fault();
+  require_current("repeat");
   require_inputs("repeat");
   return run({}, {});
 }
@@ -201,6 +225,7 @@ std::vector<StepResult> Program::Impl::steps(int64_t n) {
   if (n < 0) throw Error("steps: expected n >= 0, got " + std::to_string(n));
   const std::lock_guard<std::mutex> lock(store_->mutex());
   throw_on_fault();
+  require_current("steps");
   if (order_of_examples_ == nullptr) require_inputs("steps");
   backend::StepRunner& runner = *executable_.runner();
   if (const std::vector<size_t> large = runner.kept_once(); !large.empty()) {
@@ -242,6 +267,7 @@ std::vector<StepResult> Program::Impl::steps(int64_t n) {
 void Program::Impl::attach(const Source& source, std::function<void(int32_t*)> next,
                            std::shared_ptr<const void> order) {
   const std::lock_guard<std::mutex> lock(store_->mutex());
+  require_current("attach");
   std::vector<runtime::Allocation> rows;
   backend::Examples examples;
   examples.batch = source.batch;
@@ -460,6 +486,9 @@ TensorType Program::Impl::type(std::string_view name) {
 NamedTensors Program::Impl::snapshot(const LoadOptions& which) {
   const std::lock_guard<std::mutex> lock(store_->mutex());
   check_names("snapshot", which);
+  for (const auto& e : executable_.externals()) {
+    if (e->gone != External::kStays && selected(*e, which)) throw_stale("snapshot", e->gone);
+  }
   executable_.runner()->wait(0);
   throw_on_fault();
   NamedTensors tensors;

@@ -82,6 +82,12 @@ class Program::Impl : public std::enable_shared_from_this<Program::Impl> {
        int threads);
   ~Impl();
 
+  // It belongs to the store as it is now. REQUIRES the store's mutex.
+  void joined();
+  // Throws Error when another program has taken over the training that this one is of, or what it reads is gone.
+  // REQUIRES the store's mutex.
+  void require_current(const char* call);
+
   StepResult step(std::span<const Feed> feeds, const StepOptions& options);
   StepResult repeat();
   std::vector<StepResult> steps(int64_t n);
@@ -140,6 +146,7 @@ class Program::Impl : public std::enable_shared_from_this<Program::Impl> {
   StepResult run(std::span<const Feed> feeds, const StepOptions& options);
   void attach_results();
   void require_inputs(const char* call) const;
+  [[noreturn]] void throw_stale(const char* call, size_t by) const;
   void throw_on_fault();
   // Throws Error on a name pattern that selects nothing.
   void check_names(const char* call, const LoadOptions& options) const;
@@ -161,8 +168,10 @@ class Program::Impl : public std::enable_shared_from_this<Program::Impl> {
   std::vector<Input> inputs_;
   std::vector<char> fed_;  // scratch of check_feeds, one per input
   std::shared_ptr<runtime::ResultPool> results_;
-  std::vector<Copy> copies_;                // scratch of step
-  std::vector<backend::StepFeed> sources_;  // likewise
+  std::vector<Copy> copies_;                     // scratch of step
+  std::vector<backend::StepFeed> sources_;       // likewise
+  size_t joined_ = 0, seen_ = 0;                 // so many of the store's reconfigurations: at first, and by now
+  size_t stale_by_ = runtime::External::kStays;  // the one that made it stale
   size_t known_refreshers_ = 0;
   bool makes_stale_ = false;  // a step of this program leaves stale what one of those derives
   bool attached_ = false;     // the pool has the runner
