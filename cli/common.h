@@ -101,6 +101,7 @@ struct TrainRequest {
   int keep = 3;
   std::vector<std::string> waive;  // with `resume`: RestoreOptions::waive
   std::string record;              // a file for Record (train.cc); "": none
+  std::string attach = "auto";     // auto, on or off: Program::attach
 };
 
 // The commands.

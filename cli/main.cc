@@ -76,6 +76,12 @@ struct CommandLine {
         "--record", training.record,
         "a safetensors file for another program to take the same steps: the weights before the first "
         "step, and each step's examples and loss");
+    train_app
+        ->add_option("--attach", training.attach,
+                     "keep the data set in the device's memory and start many steps at once: the same bits (auto: on a "
+                     "GPU, where it fits)")
+        ->check(CLI::IsMember({"auto", "on", "off"}))
+        ->capture_default_str();
     resume->excludes("--out");
     resume->excludes(record);
 

@@ -1,12 +1,15 @@
 // aicf train: the recipe's steps, a progress bar, checkpoints, and the test metric at the end.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "common.h"
 #include "progress.h"
@@ -46,28 +49,27 @@ void print_header(const Recipe& recipe, const Program& program, int64_t steps, c
     fmt::print("not trained: {} (no path to the loss, or frozen)\n", name);
 }
 
-// The data set with one tensor more: each example's place in it. A recorded batch says so which examples it holds.
-constexpr const char* kPlaces = "places";
-Dataset with_places(const Dataset& data) {
-  NamedTensors tensors = data.tensors();
+// The order of a run's batches: each example's place in the data set.
+Loader places_of(const Dataset& data, const LoaderOptions& order) {
   Tensor places(TensorType{i32, {data.size()}});
   for (int64_t i = 0; i < data.size(); ++i) places.as<int32_t>()[i] = static_cast<int32_t>(i);
-  tensors.emplace_back(kPlaces, std::move(places));
-  return Dataset(std::move(tensors));
+  return Loader(Dataset({{"places", std::move(places)}}), order);
 }
 
 // What another program needs to take the same steps, and to see that it does.
 class Record {
  public:
-  Record(std::string path, const Program& program) : path_(std::move(path)) {
+  Record(std::string path, const Program& program, Loader places) : path_(std::move(path)), places_(std::move(places)) {
     check_json(path_);
     tensors_ = program.snapshot({.params = true, .states = false});
   }
-  void batch(const TensorView& places) {
+  // Of the next step.
+  void loss(double value) {
+    const TensorView places = places_.next().feeds[0].tensor;
     const auto* first = static_cast<const int32_t*>(places.data);
     examples_.insert(examples_.end(), first, first + places.type.shape.elements());
+    losses_.push_back(static_cast<float>(value));
   }
-  void loss(double value) { losses_.push_back(static_cast<float>(value)); }
   void write() {
     const auto steps = static_cast<int64_t>(losses_.size());
     if (steps == 0) return;
@@ -79,9 +81,74 @@ class Record {
 
  private:
   std::string path_;
+  Loader places_;
   NamedTensors tensors_;
   std::vector<int32_t> examples_;
   std::vector<float> losses_;
+};
+
+// Takes a run's steps: on batches that a loader feeds, one by one, or on the data set in the device's memory, many by
+// one call. The bits are the same.
+class Steps {
+ public:
+  // `loader` is of the same data and order.
+  Steps(Program& program, const Dataset& data, const LoaderOptions& order, Loader loader, const std::string& attach)
+      : program_(program), batch_(order.batch), examples_(data.size()) {
+    std::string why;
+    if (attach == "on" || (attach == "auto" && wanted(data, why))) {
+      try {
+        program_.attach(data, order);
+        fmt::print("data: {} examples, {} in the memory of {}\n", examples_, bytes_text(bytes(data)),
+                   program.backend());
+        return;
+      } catch (const Error& e) {
+        if (attach == "on") throw;
+        why = std::string(": ") + e.what();
+      }
+    }
+    loader_.emplace(std::move(loader));
+    fmt::print("data: {} examples, fed batch by batch{}\n", examples_, why);
+  }
+
+  // Null: the data set is attached.
+  Loader* loader() { return loader_ ? &*loader_ : nullptr; }
+  LoaderState next() const { return loader_ ? loader_->state() : program_.position(); }
+  int64_t left_in_epoch() const { return (examples_ - next().position) / batch_; }
+  // So many in one call that it, and the one before it that may still run, end soon after a signal.
+  int64_t at_once() const { return at_once_; }
+
+  std::vector<StepResult> take(int64_t n) {
+    if (!loader_) return program_.steps(n);
+    return {program_.step(loader_->next().feeds)};
+  }
+  // What a call of n steps took.
+  void took(int64_t n, double seconds) {
+    if (loader_ || n < at_once_) return;
+    if (seconds < kShort && at_once_ < kMost) at_once_ *= 2;  // powers of two: a graph is captured for each
+    if (seconds > 2 * kShort && at_once_ > 1) at_once_ /= 2;
+  }
+
+ private:
+  static constexpr double kShort = 0.04;  // seconds
+  static constexpr int64_t kMost = 256;
+  static constexpr size_t kMostBytes = size_t{4} << 30;  // of a GPU's memory, unasked
+
+  static size_t bytes(const Dataset& data) {
+    size_t sum = 0;
+    for (const auto& [name, tensor] : data.tensors()) sum += tensor.bytes();
+    return sum;
+  }
+  bool wanted(const Dataset& data, std::string& why) const {
+    if (program_.backend() == "cpu") return false;  // where the loader's thread does the same work meanwhile
+    if (bytes(data) <= kMostBytes) return true;
+    why = fmt::format(": {} (--attach on keeps them on the device)", bytes_text(bytes(data)));
+    return false;
+  }
+
+  Program& program_;
+  const int64_t batch_, examples_;
+  std::optional<Loader> loader_;
+  int64_t at_once_ = 1;
 };
 
 constexpr const char* kLossSum = "train.loss_sum";
@@ -119,13 +186,13 @@ class RunFolder {
   const std::string& path() const { return path_; }
 
   // Program, data, metrics and losses as the checkpoint has them; returns the steps done.
-  int64_t begin(Program& program, Loader& loader, Progress& progress) {
+  int64_t begin(Program& program, Loader* loader, Progress& progress) {
     if (!given()) return 0;
     uint64_t metrics_bytes = UINT64_MAX;
     if (resumes_) {
       Restored restored;
       try {
-        restored = restore_checkpoint(program, newest_->checkpoint, {.loader = &loader, .waive = waive_});
+        restored = restore_checkpoint(program, newest_->checkpoint, {.loader = loader, .waive = waive_});
       } catch (const Error& e) {
         throw Error(fmt::format("{}: {}", newest_->file.path, e.what()), e.hint());
       }
@@ -149,13 +216,13 @@ class RunFolder {
 
   // Of the run as it is after this step; does nothing when that is what was saved last.
   enum class Wait { yes, no };
-  void save(const Program& program, const Loader& loader, const Progress& progress, int64_t step, Wait wait) {
+  void save(const Program& program, const Loader* loader, const Progress& progress, int64_t step, Wait wait) {
     if (!given()) return;
     if (step != saved_) {
       checkpoints_->wait();  // before the copy is made: there is never more than one
       const Progress::Losses& losses = progress.losses();
       checkpoints_->save_in_background(
-          take_checkpoint(program, {.loader = &loader,
+          take_checkpoint(program, {.loader = loader,
                                     .step = step,
                                     .notes = {{kSmoothLoss, fmt::format("{:a}", losses.smooth)},
                                               {kLossSum, fmt::format("{:a}", losses.sum)},
@@ -202,59 +269,61 @@ void end_epoch(const Program& program, int64_t epoch, int64_t done, Progress& pr
 int train(const Options& options, const TrainRequest& request) {
   check_json(options.json);
   const Recipe recipe = recipe_of(options);
-  const bool records = !request.record.empty();
   RunFolder folder(request);
-  const Dataset data = records ? with_places(load_data(recipe, true)) : load_data(recipe, true);
+  const Dataset data = load_data(recipe, true);
   RecipeModel model = build_model(recipe, micro_batch(recipe));
-  Loader loader(data, {.batch = recipe.train.batch, .seed = static_cast<uint64_t>(recipe.train.seed)});
+  const LoaderOptions order = {.batch = recipe.train.batch, .seed = static_cast<uint64_t>(recipe.train.seed)};
+  Loader loader(data, order);
   const int64_t per_epoch = loader.batches_per_epoch();
   const int64_t steps = total_steps(recipe, per_epoch);
   Options tuned = options;
   tuned.tune = true;  // seconds that the steps win back
   Program program = compile_training(model, recipe, per_epoch, tuned);
   std::optional<Record> record;
-  if (records) record.emplace(request.record, program);
+  if (!request.record.empty()) record.emplace(request.record, program, places_of(data, order));
   print_header(recipe, program, steps, options.backend);
+  Steps run(program, data, order, std::move(loader), request.attach);
   Progress progress(steps, per_epoch);
-  const int64_t before = folder.begin(program, loader, progress);
+  const int64_t before = folder.begin(program, run.loader(), progress);
   int64_t done = before;
 
   interrupted = 0;
   std::signal(SIGINT, on_signal);
   std::signal(SIGTERM, on_signal);
-  // Losses are read one step late, so that a GPU never waits for the host.
-  std::optional<StepResult> unread;
-  const auto read_loss = [&] {
-    if (!unread) return;
-    const double loss = unread->scalar("loss");
-    progress.step(loss);
-    if (record) record->loss(loss);
-    unread.reset();
+  // Losses are read one call late, so that a GPU never waits for the host.
+  std::vector<StepResult> unread;
+  const auto read_losses = [&] {
+    for (const StepResult& result : unread) {
+      const double loss = result.scalar("loss");
+      progress.step(loss);
+      if (record) record->loss(loss);
+    }
+    unread.clear();
   };
   while (done < steps && !interrupted) {
-    const Batch& batch = loader.next();
-    const bool last = batch.last;
-    const int64_t epoch = batch.at.epoch;
-    const std::span<const Feed> feeds(batch.feeds.data(), batch.feeds.size() - (records ? 1 : 0));
-    if (records) record->batch(batch.feeds.back().tensor);
-    StepResult result = program.step(feeds);
-    read_loss();
-    unread = std::move(result);
-    ++done;
-    if (last || done == steps) {
-      read_loss();
+    const int64_t epoch = run.next().epoch, left = run.left_in_epoch();
+    int64_t n = std::min({run.at_once(), left, steps - done});
+    if (request.every > 0) n = std::min(n, request.every - done % request.every);
+    const double begin = progress.seconds();
+    std::vector<StepResult> results = run.take(n);
+    read_losses();
+    run.took(n, progress.seconds() - begin);
+    unread = std::move(results);
+    done += n;
+    if (n == left || done == steps) {
+      read_losses();
       end_epoch(program, epoch, done, progress, folder);
     }
     if (request.every > 0 && done % request.every == 0) {
-      read_loss();
-      folder.save(program, loader, progress, done, RunFolder::Wait::no);
+      read_losses();
+      folder.save(program, run.loader(), progress, done, RunFolder::Wait::no);
     }
   }
-  read_loss();
+  read_losses();
   const double seconds = progress.seconds(), rate = progress.steps_per_second();
   progress.finish();
   if (record) record->write();
-  folder.save(program, loader, progress, done, RunFolder::Wait::yes);
+  folder.save(program, run.loader(), progress, done, RunFolder::Wait::yes);
   const std::string& out = folder.path();
   const bool averages = recipe.optimizer.ema.has_value();
   if (!out.empty()) {

@@ -30,7 +30,7 @@ struct Checkpoint {
   // (rng.seed, rng.offset), and so are the schedule and every hyper-parameter.
   NamedTensors tensors;
   std::optional<int64_t> step;       // steps done
-  std::optional<DataPosition> data;  // none: saved without a loader
+  std::optional<DataPosition> data;  // none: saved without a loader or an attached data set
   // Of the step that saved it: a hash of what it updates and how (model, optimizer, schedule, precision, batch),
   // initial values and outputs left out.
   std::optional<uint64_t> structure;
@@ -42,13 +42,15 @@ struct Checkpoint {
 };
 
 struct CheckpointOptions {
-  const Loader* loader = nullptr;    // its position is saved
+  // Its position is saved; default: that of the data set attached to the program, if there is one.
+  const Loader* loader = nullptr;
   std::optional<int64_t> step = {};  // default: the state steps.applied, or 0 where there is none
   std::map<std::string, std::string> notes = {};
 };
 
 struct RestoreOptions {
-  // Continues where the saved one stood. Without one, the checkpoint must have been saved without one.
+  // Continues where the saved one stood; default: the data set attached to the program does. A loader may go on where
+  // an attached data set stood, and the other way round. With neither, the checkpoint must have been saved without.
   Loader* loader = nullptr;
   // What may be missing or differ: it then keeps the value it has. "rng" (rng.seed and rng.offset), "step" (the number,
   // steps.applied and optimizer.step of every group), "data" (the loader's position), "structure", "checksum", or the

@@ -12,6 +12,7 @@
 #include "aicf/info.h"
 #include "aicf/safetensors.h"
 #include "aicf/suggest.h"
+#include "api/examples.h"
 #include "base/hash.h"
 #include "io/bytes.h"
 #include "io/checkpoint_format.h"
@@ -186,15 +187,38 @@ void check_tensors(const Checkpoint& checkpoint, const std::vector<Known>& known
   }
 }
 
-// Where the loader is to go; none: it stays.
-std::optional<LoaderState> checked_position(const Checkpoint& checkpoint, const Loader* loader,
+// What hands out a run's batches: a loader, or else the data set attached to the program.
+class Batches {
+ public:
+  Batches(const Program& program, const Loader* loader)
+      : program_(program),
+        loader_(loader),
+        examples_(loader != nullptr ? loader->examples() : api::attached_examples(*program.impl())) {}
+
+  // Nothing: there are none.
+  const std::optional<int64_t>& examples() const { return examples_; }
+  // REQUIRES: examples().
+  LoaderState state() const { return loader_ != nullptr ? loader_->state() : program_.position(); }
+
+ private:
+  const Program& program_;
+  const Loader* loader_;
+  std::optional<int64_t> examples_;
+};
+
+void go_to(const LoaderState& at, Program& program, Loader* loader) {
+  loader != nullptr ? loader->set_state(at) : program.set_position(at);
+}
+
+// Where the data is to go on; none: it stays.
+std::optional<LoaderState> checked_position(const Checkpoint& checkpoint, const Batches& batches,
                                             const Waivers& waivers) {
   const std::optional<DataPosition>& data = checkpoint.data;
   const auto refuse = [](const std::string& message, const char* hint) { throw Error("checkpoint: " + message, hint); };
-  if (loader == nullptr) {
+  if (!batches.examples()) {
     if (data && !waivers.has("data")) {
       refuse("a data position is saved, and no loader is given to continue there",
-             "give RestoreOptions::loader, or waive \"data\"");
+             "give RestoreOptions::loader or attach the data set, or waive \"data\"");
     }
     return std::nullopt;
   }
@@ -204,10 +228,10 @@ std::optional<LoaderState> checked_position(const Checkpoint& checkpoint, const 
     }
     return std::nullopt;
   }
-  if (data->examples != loader->examples() || data->next.epoch < 0 || data->next.position < 0 ||
+  if (data->examples != *batches.examples() || data->next.epoch < 0 || data->next.position < 0 ||
       data->next.position > data->examples) {
     if (waivers.has("data")) return std::nullopt;
-    refuse(fmt::format("expected a data position among the {} examples here, got {} of {}", loader->examples(),
+    refuse(fmt::format("expected a data position among the {} examples here, got {} of {}", *batches.examples(),
                        data->next.position, data->examples),
            "the data set is another; waive \"data\" to leave the loader where it is");
   }
@@ -277,7 +301,8 @@ Checkpoint take_checkpoint(const Program& program, const CheckpointOptions& opti
       if (name == passes::kStepsApplied) c.step = *tensor.as<int64_t>();
     }
   }
-  if (options.loader != nullptr) c.data = DataPosition{options.loader->state(), options.loader->examples()};
+  const Batches batches(program, options.loader);
+  if (batches.examples()) c.data = DataPosition{batches.state(), *batches.examples()};
   c.structure = structure_of(impl.compiled().step);
   c.backend = backend_of(impl);
   c.kernels = kernels_of(impl);
@@ -315,20 +340,21 @@ Restored restore_checkpoint(Program& program, const Checkpoint& checkpoint, cons
   if (!checkpoint.step && !waivers.has("step")) {
     throw Error("checkpoint: the step is missing", "waive \"step\" to go on");
   }
-  const std::optional<LoaderState> position = checked_position(checkpoint, options.loader, waivers);
+  const Batches batches(program, options.loader);
+  const std::optional<LoaderState> position = checked_position(checkpoint, batches, waivers);
 
   Restored restored = {checkpoint.step, checkpoint.notes, {}};
   compare_machines(impl, checkpoint, restored.differences);
   compare_constants(program, checkpoint.tensors, restored.differences);
   std::optional<LoaderState> before;
   if (position) {
-    before = options.loader->state();
-    options.loader->set_state(*position);
+    before = batches.state();
+    go_to(*position, program, options.loader);
   }
   try {
     program.load(checkpoint.tensors, {.strict = false});
   } catch (...) {
-    if (before) options.loader->set_state(*before);
+    if (before) go_to(*before, program, options.loader);
     throw;
   }
   return restored;

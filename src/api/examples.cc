@@ -1,4 +1,6 @@
 // Program::attach: a data set on the device, and the order in which steps() takes its batches.
+#include "api/examples.h"
+
 #include "aicf/error.h"
 #include "io/batch_order.h"
 #include "runtime/program.h"
@@ -25,6 +27,12 @@ std::pair<const BatchOrder*, uint64_t> attached(Program::Impl& impl, const char*
 }
 
 }  // namespace
+
+std::optional<int64_t> api::attached_examples(Program::Impl& impl) {
+  const auto order = impl.order().first;
+  if (order == nullptr) return std::nullopt;
+  return static_cast<const BatchOrder*>(order.get())->examples();
+}
 
 void Program::attach(const Dataset& data, const LoaderOptions& options) {
   Impl& impl = checked(impl_);

@@ -31,10 +31,47 @@ TEST_F(Resume, ARunInPiecesIsTheRunInOne) {
   }
 }
 
+// On the data set kept with the program, many steps a call: the bits of batches fed one by one, whichever way the run
+// began and goes on, from the middle of an epoch (8 steps) too.
+TEST_F(Resume, AnAttachedDataSetIsTheFedOne) {
+  const auto in_pieces = [&](const std::string& run, const std::string& mode, const std::vector<std::string>& attach) {
+    const std::vector<std::string> until = {"13", "30", "47", "75"};
+    for (size_t i = 0; i < until.size(); ++i) {
+      const std::string said = train({i == 0 ? "--out" : "--resume", path(run), "--steps", until[i], "--mode", mode,
+                                      "--checkpoint-every", "5", "--attach", attach[i]});
+      const bool on = attach[i] == "on";
+      EXPECT_TRUE(has(said, on ? "data: 64 examples, 6.2 KiB in the memory of cpu" : "fed batch by batch")) << said;
+      EXPECT_EQ(newest(run).step, std::stoi(until[i]));
+    }
+  };
+  train({"--out", path("straight"), "--steps", "75", "--attach", "on"});
+  in_pieces("fed", "graph", {"off", "off", "off", "off"});
+  EXPECT_EQ(newest("straight").tensors, newest("fed").tensors);
+  EXPECT_EQ(newest("straight").data, newest("fed").data);
+  in_pieces("attached", "graph", {"on", "on", "on", "on"});
+  expect_same("fed", "attached");
+  in_pieces("mixed", "graph", {"on", "off", "on", "off"});
+  expect_same("fed", "mixed");
+  in_pieces("eager", "eager", {"off", "on", "on", "off"});
+  expect_same("fed", "eager");
+}
+
+TEST_F(Resume, ARecordOfAnAttachedDataSetIsThatOfAFedOne) {
+  for (const char* attach : {"on", "off"}) {
+    train({"--steps", "301", "--record", path(attach), "--attach", attach});
+  }
+  EXPECT_EQ(read_safetensors(path("on")).tensors, read_safetensors(path("off")).tensors);
+  refuses("train " + path("r.toml") + " --attach maybe", {"--attach", "maybe"});
+}
+
 TEST_F(Resume, ASignalFinishesTheStepSavesAndExits130) {
-  for (const int signal : {SIGINT, SIGTERM}) {
-    const std::string run = "run" + std::to_string(signal), whole = "whole" + std::to_string(signal);
-    const pid_t child = start({"--out", path(run), "--checkpoint-every", "10"});
+  struct Case {
+    int signal;
+    const char* attach;
+  };
+  for (const auto& [signal, attach] : {Case{SIGINT, "off"}, Case{SIGTERM, "off"}, Case{SIGINT, "on"}}) {
+    const std::string run = std::string("run") + attach + std::to_string(signal), whole = "whole-" + run;
+    const pid_t child = start({"--out", path(run), "--checkpoint-every", "10", "--attach", attach});
     ASSERT_NO_FATAL_FAILURE(wait_for_checkpoint(child, run));
     usleep(20000);
     kill(child, signal);
