@@ -59,6 +59,8 @@ CompileOptions compile_options(const Options& options, const Recipe& recipe) {
   compile.disable_passes = options.disabled_passes;
   compile.precision = recipe.precision;
   compile.tune = options.tune;
+  compile.kernels = options.kernels;
+  compile.kernels_of = options.kernels_of;
   return compile;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -30,7 +31,9 @@ struct Options {
   bool no_alias = false;
   bool no_reuse = false;
   std::vector<std::string> disabled_passes;
-  bool tune = false;  // choose kernel variants by timing them
+  bool tune = false;                           // choose kernel variants by timing them
+  std::map<std::string, std::string> kernels;  // CompileOptions::kernels and kernels_of
+  std::string kernels_of;
   std::string json;
 };
 
@@ -101,6 +104,7 @@ struct TrainRequest {
   int keep = 3;
   std::vector<std::string> waive;  // with `resume`: RestoreOptions::waive
   std::string record;              // a file for Record (train.cc); "": none
+  bool retune = false;             // with `resume`: matrix products are chosen anew
   std::string attach = "auto";     // auto, on or off: Program::attach
 };
 

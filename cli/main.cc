@@ -72,6 +72,10 @@ struct CommandLine {
         ->expected(1)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
         ->needs(resume);
+    train_app
+        ->add_flag("--retune", training.retune,
+                   "with --resume, choose the kernels of matrix products anew: the run goes on, not bit for bit")
+        ->needs(resume);
     CLI::Option* record = train_app->add_option(
         "--record", training.record,
         "a safetensors file for another program to take the same steps: the weights before the first "

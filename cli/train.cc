@@ -183,6 +183,8 @@ class RunFolder {
   }
 
   bool given() const { return !path_.empty(); }
+  // What the run goes on from; null: a new run, or begin() was called.
+  const Checkpoint* newest() const { return newest_ ? &newest_->checkpoint : nullptr; }
   const std::string& path() const { return path_; }
 
   // Program, data, metrics and losses as the checkpoint has them; returns the steps done.
@@ -278,6 +280,12 @@ int train(const Options& options, const TrainRequest& request) {
   const int64_t steps = total_steps(recipe, per_epoch);
   Options tuned = options;
   tuned.tune = true;  // seconds that the steps win back
+  if (const Checkpoint* from = folder.newest(); from != nullptr && !request.retune) {
+    tuned.kernels = from->kernels;
+    tuned.kernels_of = from->backend;
+  }
+  if (request.retune)
+    fmt::print("--retune: kernels are chosen anew, and the run goes on within bounds, not bit for bit\n");
   Program program = compile_training(model, recipe, per_epoch, tuned);
   std::optional<Record> record;
   if (!request.record.empty()) record.emplace(request.record, program, places_of(data, order));

@@ -34,9 +34,11 @@ struct Checkpoint {
   // Of the step that saved it: a hash of what it updates and how (model, optimizer, schedule, precision, batch),
   // initial values and outputs left out.
   std::optional<uint64_t> structure;
-  std::string backend;                         // what it ran on
-  std::map<std::string, std::string> kernels;  // the choice table: the variant taken for each matrix product
-  std::map<std::string, std::string> notes;    // the caller's own; no key begins with "aicf."
+  std::string backend;  // what it ran on
+  // The choice table: what each matrix product was computed by. CompileOptions::kernels takes it, and kernels_of the
+  // backend.
+  std::map<std::string, std::string> kernels;
+  std::map<std::string, std::string> notes;  // the caller's own; no key begins with "aicf."
 
   bool operator==(const Checkpoint&) const = default;
 };

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -259,6 +260,10 @@ struct CompileOptions {
   // by the backend's estimate. The choices are kept on disk.
   bool tune = false;
   double tune_budget = 2;
+  // Of a checkpoint, its `kernels` and `backend`: the matrix products that `kernels` names run by the variants it
+  // names, where they were chosen by this device and these libraries and still run. All others are chosen as ever.
+  std::map<std::string, std::string> kernels = {};
+  std::string kernels_of = {};
   int threads = 0;  // CPU: 0 is one for each available core
 };
 

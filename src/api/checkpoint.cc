@@ -9,10 +9,10 @@
 #include <utility>
 
 #include "aicf/error.h"
-#include "aicf/info.h"
 #include "aicf/safetensors.h"
 #include "aicf/suggest.h"
 #include "api/examples.h"
+#include "api/machine.h"
 #include "base/hash.h"
 #include "io/bytes.h"
 #include "io/checkpoint_format.h"
@@ -78,35 +78,6 @@ uint64_t structure_of(const ir::Graph& step) {
   }
   for (const ir::Update& u : step.updates()) graph.add_update(mapped(u.target), mapped(u.value), mapped(u.guard));
   return ir::structural_hash(graph);
-}
-
-void add_products(const ir::Graph& graph, const ir::Op& op, const std::string& variant,
-                  std::map<std::string, std::string>& kernels) {
-  if (std::string_view(op.def->name) == "matmul") {
-    std::string key = op.def->name;
-    for (ir::ValueId v : op.inputs) key += " " + to_string(graph.type(v));
-    kernels.emplace(key + ir::to_string(op.attrs), variant);
-  }
-  if (op.region == nullptr) return;
-  for (const ir::Op& inner : op.region->ops()) add_products(*op.region, inner, variant, kernels);
-}
-
-// By the product itself, wherever it stands in a plan: its variant decides the order of its sums.
-std::map<std::string, std::string> kernels_of(const Impl& impl) {
-  std::map<std::string, std::string> kernels;
-  const ir::Graph& graph = impl.compiled().graph;
-  for (const plan::Launch& launch : impl.compiled().plan.launches) {
-    if (launch.op != ir::kNoOp) add_products(graph, graph.op(launch.op), launch.kernel.variant, kernels);
-  }
-  return kernels;
-}
-
-std::string backend_of(const Impl& impl) {
-  const backend::Backend& backend = impl.store()->backend();
-  std::string description = backend.description();
-  // The number of threads changes no bit.
-  if (backend.name() == "cpu") description.resize(std::min(description.rfind(", "), description.size()));
-  return fmt::format("AICF {} on {}: {}", version(), backend.name(), description);
 }
 
 constexpr std::string_view kRng[] = {"rng.seed", "rng.offset"};
@@ -270,17 +241,19 @@ void compare_constants(const Program& program, const NamedTensors& saved, std::v
 
 void compare_machines(const Impl& impl, const Checkpoint& checkpoint, std::vector<std::string>& differences) {
   // Of a file: quoted, so that nothing in it reaches a terminal as it is.
-  if (const std::string here = backend_of(impl); here != checkpoint.backend) {
+  if (const std::string here = api::machine_of(impl.store()->backend()); here != checkpoint.backend) {
     differences.push_back(fmt::format("saved by {}, continued by {}", io::quote(checkpoint.backend), io::quote(here)));
   }
   int count = 0;
   std::string first;
-  for (const auto& [product, variant] : kernels_of(impl)) {
+  // Without what only makes the choice again: ": ALGORITHM".
+  const auto shown = [](const std::string& choice) { return choice.substr(0, choice.find(": ")); };
+  for (const auto& [product, variant] : impl.compiled().kernels) {
     const auto it = checkpoint.kernels.find(product);
     if (it != checkpoint.kernels.end() && it->second == variant) continue;
     if (count++ > 0) continue;
-    first = fmt::format("{}: {}, not {}", product, variant,
-                        it == checkpoint.kernels.end() ? "one saved" : io::quote(it->second));
+    first = fmt::format("{}: {}, not {}", product, shown(variant),
+                        it == checkpoint.kernels.end() ? "one saved" : io::quote(shown(it->second)));
   }
   if (count > 0) {
     differences.push_back(fmt::format("{} matrix product{} by other kernels than when saved ({})", count,
@@ -304,8 +277,8 @@ Checkpoint take_checkpoint(const Program& program, const CheckpointOptions& opti
   const Batches batches(program, options.loader);
   if (batches.examples()) c.data = DataPosition{batches.state(), *batches.examples()};
   c.structure = structure_of(impl.compiled().step);
-  c.backend = backend_of(impl);
-  c.kernels = kernels_of(impl);
+  c.backend = api::machine_of(impl.store()->backend());
+  c.kernels = impl.compiled().kernels;
   c.notes = options.notes;
   io::checkpoint_metadata({{}, c.step, c.data, {}, {}, {}, c.notes}, "take_checkpoint");  // throws on a bad note
   return c;

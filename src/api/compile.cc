@@ -6,6 +6,7 @@
 
 #include "aicf/error.h"
 #include "aicf/program.h"
+#include "api/machine.h"
 #include "api/plan_cache.h"
 #include "api/stages.h"
 #include "ir/rewriter.h"
@@ -23,13 +24,14 @@ namespace {
 using ir::Graph;
 using runtime::Compiled;
 
-// Passes, kernels, plan, proof.
-void finish(Compiled& compiled, const CompileOptions& options, backend::Backend& backend) {
+// Passes, kernels, plan, proof. Products that `known` names run as it says.
+void finish(Compiled& compiled, const CompileOptions& options, backend::Backend& backend,
+            const backend::Choices& known) {
   compiled.graph = compiled.step;
   passes::run_pipeline(compiled.graph, options.disable_passes, lower::evaluate_on_cpu);
   double budget = options.tune_budget;
   std::vector<backend::PreparedKernel> kernels =
-      lower::lower(compiled.graph, backend.kernels(), {options.tune, &budget});
+      lower::lower(compiled.graph, backend.kernels(), {options.tune, &budget, &known, &compiled.kernels});
   compiled.plan =
       plan::make_plan(compiled.graph, std::move(kernels), {options.alias, options.reuse, backend.concurrent()});
   plan::check_plan(compiled.graph, compiled.plan);
@@ -50,7 +52,7 @@ std::shared_ptr<const Compiled> compile_refresher(const Compiled& program, backe
   for (const ir::Derivation& d : derivations) {
     compiled->step.add_update(d.state, passes::next_value(compiled->step, d.value));
   }
-  finish(*compiled, {.disable_passes = program.disabled_passes}, backend);
+  finish(*compiled, {.disable_passes = program.disabled_passes}, backend, program.kernels);
   return compiled;
 }
 
@@ -72,13 +74,15 @@ backend::Backend& choose_backend(const CompileOptions& options) {
   }
 }
 
-std::string cache_key(const Compiled& c, const CompileOptions& options, backend::Backend& backend) {
+std::string cache_key(const Compiled& c, const CompileOptions& options, backend::Backend& backend,
+                      const backend::Choices& known) {
   std::string key = ir::print(c.model) + ir::print(c.step) + std::string(backend.name()) + "\n" + backend.description();
   key += options.alias ? "\nalias" : "\nno alias";
   key += options.reuse ? "\nreuse" : "\nno reuse";
   key += options.tune ? "\ntuned" : "";
   for (const std::string& p : options.disable_passes) key += "\nwithout " + p;
   for (const std::string& u : c.untrained) key += "\nuntrained " + u;
+  for (const auto& [product, choice] : known) key += "\n" + product + " by " + choice;
   return key;
 }
 
@@ -127,8 +131,9 @@ Program compile(Model& model, const CompileOptions& options) {
   compiled->hash = ir::structural_hash(compiled->step);
   compiled->disabled_passes = options.disable_passes;
 
-  const std::shared_ptr<const Compiled> ready = api::cached(cache_key(*compiled, options, backend), [&] {
-    finish(*compiled, options, backend);
+  const backend::Choices known = options.kernels_of == api::machine_of(backend) ? options.kernels : backend::Choices();
+  const std::shared_ptr<const Compiled> ready = api::cached(cache_key(*compiled, options, backend, known), [&] {
+    finish(*compiled, options, backend, known);
     return compiled;
   });
 

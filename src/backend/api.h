@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -17,10 +18,15 @@
 
 namespace aicf::backend {
 
+// The variant of each matrix product, by product_key(): a text that makes the choice again.
+using Choices = std::map<std::string, std::string>;
+
 // How variants are chosen where several fit.
 struct Tuning {
-  bool measure = false;        // by timing them on scratch; else by the backend's estimate
-  double* budget_s = nullptr;  // seconds left for timing, counted down; null: no limit
+  bool measure = false;            // by timing them on scratch; else by the backend's estimate
+  double* budget_s = nullptr;      // seconds left for timing, counted down; null: no limit
+  const Choices* known = nullptr;  // taken where they run; null: none
+  Choices* taken = nullptr;        // gets what each product is computed by; null: nobody asks
 };
 
 // The op a kernel is asked to run: types are the operands' and results' in record order.
@@ -32,6 +38,13 @@ struct KernelQuery {
   const ir::Graph* region = nullptr;  // of an op that has a body
   Tuning tuning = {};
 };
+
+// A matmul by itself, wherever it stands in a plan: "matmul f32[2,3] f32[3,4] {ta=true}".
+std::string product_key(const ir::OpDef& def, std::span<const TensorType> in, const ir::Attrs& attrs);
+// What is known of how this product was computed, or "".
+std::string known_choice(const KernelQuery& product);
+// It is computed by this.
+void note_choice(const KernelQuery& product, const std::string& choice);
 
 // Buffers of one launch: operands, then results, then one workspace pointer if the kernel asked for workspace.
 struct KernelArgs {

@@ -108,11 +108,31 @@ HostLayout host_layout(std::span<const Block> blocks) {
   return layout;
 }
 
+std::string product_key(const ir::OpDef& def, std::span<const TensorType> in, const ir::Attrs& attrs) {
+  std::string key = def.name;
+  for (const TensorType& type : in) key += " " + to_string(type);
+  return key + ir::to_string(attrs);
+}
+
+std::string known_choice(const KernelQuery& product) {
+  const Choices* known = product.tuning.known;
+  if (known == nullptr) return "";
+  const auto it = known->find(product_key(product.def, product.in, product.attrs));
+  return it == known->end() ? "" : it->second;
+}
+
+void note_choice(const KernelQuery& product, const std::string& choice) {
+  if (product.tuning.taken == nullptr) return;
+  product.tuning.taken->emplace(product_key(product.def, product.in, product.attrs), choice);
+}
+
 const Kernel* choose(std::span<const Kernel> kernels, const KernelQuery& query) {
+  const std::string known = known_choice(query);
   const Kernel* best = nullptr;
   double best_cost = std::numeric_limits<double>::infinity();
   for (const Kernel& kernel : kernels) {
     if (std::string_view(kernel.op) != query.def.name || !kernel.accepts(query)) continue;
+    if (known == kernel.variant) return &kernel;
     const double cost = kernel.cost != nullptr ? kernel.cost(query) : 0;
     if (best != nullptr && cost >= best_cost) continue;
     best = &kernel;

@@ -24,6 +24,7 @@ struct Compiled {
   std::vector<std::string> untrained;
   std::vector<TrainedGroup> groups;
   std::vector<std::string> disabled_passes;
+  backend::Choices kernels;  // what each matrix product is computed by
   uint64_t hash = 0;
 };
 

@@ -123,6 +123,31 @@ TEST_F(Resume, AFullDiskIsOneErrorAndTheRunGoesOnLater) {
   expect_same("whole", "run");
 }
 
+// Whatever would be chosen now, a resumed run computes its products as the saved one; unless it is told not to.
+TEST_F(Resume, TheSavedKernelsGoOn) {
+  train({"--out", path("whole"), "--steps", "16"});
+  const auto usual = newest("whole").kernels;
+  Checkpoint other = newest("whole");
+  for (auto& [product, choice] : other.kernels) choice = choice == "packed" ? "reference" : "packed";
+  ASSERT_FALSE(other.kernels.empty());
+  write_checkpoint(checkpoints("whole")[0], other);
+  for (const char* run : {"parts", "retuned"}) fs::copy(path("whole"), path(run));
+
+  const std::string said = train({"--resume", path("whole"), "--steps", "40"});
+  EXPECT_FALSE(has(said, "other kernels")) << said;
+  EXPECT_EQ(newest("whole").kernels, other.kernels);
+  train({"--resume", path("parts"), "--steps", "24"});
+  train({"--resume", path("parts"), "--steps", "40"});
+  expect_same("whole", "parts");
+
+  const std::string retuned = train({"--resume", path("retuned"), "--steps", "40", "--retune"});
+  EXPECT_TRUE(has(retuned, "--retune: ") && has(retuned, "not bit for bit")) << retuned;
+  EXPECT_TRUE(has(retuned, "run by other kernels than when saved")) << retuned;
+  EXPECT_EQ(newest("retuned").kernels, usual);
+  EXPECT_NE(newest("retuned").tensors, newest("whole").tensors);
+  refuses("train " + path("r.toml") + " --retune", {"--retune", "--resume"});
+}
+
 TEST_F(Resume, SavedHyperParametersWinAndAreTold) {
   train({"--out", path("run"), "--steps", "10"});
   const std::string said = train({"--resume", path("run"), "--steps", "20", "--set", "optimizer.lr=0.5"});

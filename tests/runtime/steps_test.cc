@@ -1,6 +1,7 @@
 // steps(): many steps in one call are the steps one by one, in every mode, and on a data set kept on the device.
 #include <gtest/gtest.h>
 
+#include "aicf/checkpoint.h"
 #include "aicf/data.h"
 #include "support/programs.h"
 
@@ -127,6 +128,38 @@ TEST(Steps, ContinueFromAPosition) {
     done += n;
   }
   EXPECT_EQ(parts.p.snapshot(), whole.p.snapshot());
+}
+
+// A checkpoint says where the attached data set stood; a loader or another attached data set goes on from there.
+TEST(Steps, ACheckpointHasThePosition) {
+  Trainer whole, first;
+  whole.p.attach(examples(), kOrder);
+  whole.p.steps(20);
+  first.p.attach(examples(), kOrder);
+  first.p.steps(7);
+  const Checkpoint saved = take_checkpoint(first.p);
+  ASSERT_TRUE(saved.data.has_value());
+  EXPECT_EQ(saved.data->examples, kExamples);
+  EXPECT_EQ(saved.data->next, first.p.position());
+
+  Trainer attached, fed, neither, another;
+  attached.p.attach(examples(), kOrder);
+  restore_checkpoint(attached.p, saved);
+  attached.p.steps(13);
+  EXPECT_EQ(attached.p.snapshot(), whole.p.snapshot());
+  Loader loader(examples(), kOrder);
+  restore_checkpoint(fed.p, saved, {.loader = &loader});
+  for (int i = 0; i < 13; ++i) fed.p.step(loader.next().feeds);
+  EXPECT_EQ(fed.p.snapshot(), whole.p.snapshot());
+  EXPECT_EQ(take_checkpoint(fed.p, {.loader = &loader}), take_checkpoint(attached.p));
+
+  EXPECT_NE(error_of([&] { restore_checkpoint(neither.p, saved); }).find("data position"), std::string::npos);
+  another.p.attach(examples(19), kOrder);
+  const NamedTensors before = another.p.snapshot();
+  const std::string message = error_of([&] { restore_checkpoint(another.p, saved); });
+  EXPECT_NE(message.find("19 examples"), std::string::npos) << message;
+  EXPECT_EQ(another.p.snapshot(), before);
+  EXPECT_EQ(another.p.position(), (LoaderState{5, 0, 0}));
 }
 
 TEST(Steps, ResultsAreKeptWhateverComesAfter) {

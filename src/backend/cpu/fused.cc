@@ -33,7 +33,8 @@ std::shared_ptr<FusedParams> prepare_into(const KernelQuery& query, PreparedKern
   if (query.region == nullptr) return nullptr;
   const std::optional<ops::Loops> loops = ops::loops_of(*query.region);
   if (!loops) return nullptr;
-  const FusedQuery fused{*loops, *query.region, static_cast<int>(query.in.size()), static_cast<int>(query.out.size())};
+  const FusedQuery fused{*loops, *query.region, static_cast<int>(query.in.size()), static_cast<int>(query.out.size()),
+                         query.tuning};
   auto params = std::make_shared<FusedParams>();
   params->outer = loops->outer(), params->n = loops->n(), params->inner = loops->inner();
   bool fits = false;

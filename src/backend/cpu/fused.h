@@ -34,6 +34,7 @@ struct FusedQuery {
   const ops::Loops& loops;
   const ir::Graph& region;
   int operands = 0, results = 0;
+  Tuning tuning = {};
 
   int workspace() const { return operands + results; }
   std::vector<int> axes(int begin, int end) const;

@@ -49,7 +49,7 @@ bool prepare_epilogue(const FusedQuery& query, FusedParams& params, PreparedKern
   const ops::Loops::Node& node = query.loops.nodes[static_cast<size_t>(product)];
   const std::vector<TensorType> in = {query.region.type(matmul->inputs[0]), query.region.type(matmul->inputs[1])};
   const std::vector<TensorType> out = {query.region.type(matmul->outputs[0])};
-  const KernelQuery own{*matmul->def, matmul->attrs, in, out};
+  const KernelQuery own{*matmul->def, matmul->attrs, in, out, nullptr, query.tuning};
   const Kernel* const chosen = choose(kernel_table(), own);
   if (chosen == nullptr) return false;
   params.matmul = chosen->prepare(own);

@@ -101,6 +101,7 @@ double cost_reference(const KernelQuery& query) { return reference_microseconds(
 
 PreparedKernel prepare_reference(const KernelQuery& query) {
   PreparedKernel kernel = {.variant = "reference"};
+  note_choice(query, kernel.variant);
   const MatmulDims dims = dims_of(query);
   if (dims.empty()) return kernel;
   const int64_t most = std::min<int64_t>(dims.batch() * dims.m, 64);
@@ -116,7 +117,11 @@ PreparedKernel prepare_reference(const KernelQuery& query) {
 
 bool accepts_packed(const KernelQuery& query) { return has_f32_sums(query); }
 double cost_packed(const KernelQuery& query) { return packed_matmul_cost(dims_of(query)); }
-PreparedKernel prepare_packed(const KernelQuery& query) { return prepare_packed_matmul(dims_of(query)); }
+PreparedKernel prepare_packed(const KernelQuery& query) {
+  PreparedKernel kernel = prepare_packed_matmul(dims_of(query));
+  note_choice(query, kernel.variant);
+  return kernel;
+}
 
 }  // namespace
 

@@ -52,6 +52,7 @@ PreparedKernel prepare_own(const KernelQuery& query) {
   const EpilogueText epilogue(inner.loops, problem.grid.n, static_cast<int>(query.in.size()));
   PreparedKernel kernel = prepared({mma_kernel(problem, tile, epilogue, call_text(query.def, query.in))});
   kernel.variant = tile.name();
+  note_choice(inner.query(), kernel.variant);
   return kernel;
 }
 
@@ -89,6 +90,7 @@ PreparedKernel prepare_library(const KernelQuery& query) {
   PreparedKernel kernel =
       prepared(elementwise(call_text(query.def, query.in), with_product_in(product, inner.loops), operands));
   kernel.variant = matmul.variant;
+  note_choice(inner.query(), matmul.choice);
   kernel.workspace_bytes = before + matmul.workspace_bytes;
   kernel.guardable = false;
   const std::array<int, 2> factors = inner.loops.nodes[static_cast<size_t>(product_node(inner.loops))].factors;

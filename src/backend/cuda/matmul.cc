@@ -21,6 +21,7 @@ PreparedKernel prepare_library(const KernelQuery& query) {
   code->library = std::move(matmul.run);
   PreparedKernel kernel;
   kernel.variant = std::move(matmul.variant);
+  note_choice(query, matmul.choice);
   kernel.workspace_bytes = matmul.workspace_bytes;
   kernel.code = std::move(code);
   kernel.guardable = false;
@@ -35,6 +36,7 @@ PreparedKernel prepare_own(const KernelQuery& query) {
   PreparedKernel kernel =
       prepared({mma_kernel(problem, tile, EpilogueText(loops, problem.grid.n, 2), call_text(query.def, query.in))});
   kernel.variant = tile.name();
+  note_choice(query, kernel.variant);
   return kernel;
 }
 

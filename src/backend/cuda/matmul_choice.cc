@@ -130,14 +130,6 @@ class Scratch {
   bool ok_ = true;
 };
 
-std::string to_hex(const cublasLtMatmulAlgo_t& algo) {
-  unsigned char bytes[sizeof algo];
-  std::memcpy(bytes, &algo, sizeof algo);
-  std::string text;
-  for (const unsigned char byte : bytes) text += fmt::format("{:02x}", byte);
-  return text;
-}
-
 bool from_hex(const std::string& text, cublasLtMatmulAlgo_t& algo) {
   unsigned char bytes[sizeof algo];
   if (text.size() != 2 * sizeof algo) return false;
@@ -203,9 +195,9 @@ std::optional<Algorithm> by_measurement(const Product& product, Scratch& scratch
   return best;
 }
 
-std::optional<Algorithm> from_disk(const Product& product, Scratch& scratch, const std::string& key) {
+std::optional<Algorithm> from_text(const Product& product, Scratch& scratch, const std::string& text) {
   Algorithm known;
-  if (!from_hex(read_cache("matmul", key), known.algo)) return std::nullopt;
+  if (!from_hex(text, known.algo)) return std::nullopt;
   // Without memory to try it on, that it ran before is all there is.
   if (!product.fits(known) || (scratch.ok() && !runs(scratch, product, known))) return std::nullopt;
   return known;
@@ -216,12 +208,12 @@ std::optional<Algorithm> choose_anew(const Product& product, const MatmulBytes& 
   const Budget budget(tuning.measure ? tuning.budget_s : nullptr);
   Scratch scratch(bytes);
   if (!tuning.measure) return by_estimate(product, scratch);
-  if (std::optional<Algorithm> known = from_disk(product, scratch, key)) return known;
+  if (std::optional<Algorithm> known = from_text(product, scratch, read_cache("matmul", key))) return known;
   const bool timed = scratch.ok() && !budget.is_spent();
   const std::optional<Algorithm> best =
       timed ? by_measurement(product, scratch, budget) : by_estimate(product, scratch);
   // Whatever was taken is kept, also when time ran out: the next process is to give the same bits.
-  if (best) write_cache("matmul", key, to_hex(best->algo));
+  if (best) write_cache("matmul", key, text_of(*best));
   return best;
 }
 
@@ -231,7 +223,31 @@ std::mutex& timing() {
   return mutex;
 }
 
+// What `make` finds is kept by device and key, for the life of the process.
+template <class Make>
+std::optional<Algorithm> kept(const std::string& key, const Make& make) {
+  // By device too: the first run on each sets the library up.
+  static auto& known = *new std::map<std::pair<int, std::string>, Algorithm>;
+  const std::lock_guard<std::mutex> lock(timing());
+  if (const auto it = known.find({blas_lt().device, key}); it != known.end()) return it->second;
+  const std::optional<Algorithm> chosen = make();
+  if (chosen) known.emplace(std::pair(blas_lt().device, key), *chosen);
+  return chosen;
+}
+
+std::string key_of(const Product& product) {
+  return fmt::format("matmul {} on {}", product.key(), blas_lt().description);
+}
+
 }  // namespace
+
+std::string text_of(const Algorithm& algorithm) {
+  unsigned char bytes[sizeof algorithm.algo];
+  std::memcpy(bytes, &algorithm.algo, sizeof bytes);
+  std::string text;
+  for (const unsigned char byte : bytes) text += fmt::format("{:02x}", byte);
+  return text;
+}
 
 std::optional<int> fastest(const std::vector<MatmulRun>& ways, const MatmulBytes& bytes, size_t workspace_bytes,
                            const Tuning& tuning) {
@@ -257,15 +273,15 @@ std::optional<int> fastest(const std::vector<MatmulRun>& ways, const MatmulBytes
 }
 
 std::optional<Algorithm> choose_algorithm(const Product& product, const MatmulBytes& bytes, const Tuning& tuning) {
-  // By device too: the first run on each sets the library up.
-  static auto& known = *new std::map<std::pair<int, std::string>, Algorithm>;
-  const std::string key =
-      fmt::format("matmul {} on {}{}", product.key(), blas_lt().description, tuning.measure ? ", measured" : "");
-  const std::lock_guard<std::mutex> lock(timing());
-  if (const auto it = known.find({blas_lt().device, key}); it != known.end()) return it->second;
-  const std::optional<Algorithm> chosen = choose_anew(product, bytes, tuning, key);
-  if (chosen) known.emplace(std::pair(blas_lt().device, key), *chosen);
-  return chosen;
+  const std::string key = key_of(product) + (tuning.measure ? ", measured" : "");
+  return kept(key, [&] { return choose_anew(product, bytes, tuning, key); });
+}
+
+std::optional<Algorithm> known_algorithm(const Product& product, const MatmulBytes& bytes, const std::string& text) {
+  return kept(key_of(product) + ", known " + text, [&] {
+    Scratch scratch(bytes);
+    return from_text(product, scratch, text);
+  });
 }
 
 }  // namespace aicf::backend::cuda

@@ -18,6 +18,11 @@ using MatmulBytes = std::array<size_t, 3>;
 // Nothing: none runs. Thread-safe, one choice at a time. Throws Error when the device fails.
 std::optional<Algorithm> choose_algorithm(const Product& product, const MatmulBytes& bytes, const Tuning& tuning);
 
+// All of the algorithm, to be had again by the same library on the same device.
+std::string text_of(const Algorithm& algorithm);
+// The one of this text; nothing when it does not run. Thread-safe. Throws Error when the device fails.
+std::optional<Algorithm> known_algorithm(const Product& product, const MatmulBytes& bytes, const std::string& text);
+
 // Enqueues a matmul. Buffers: A, B, the result, workspace.
 using MatmulRun = std::function<void(cudaStream_t stream, void* const* buffers)>;
 

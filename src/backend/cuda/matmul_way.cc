@@ -90,6 +90,9 @@ bool accepts_matmul(const KernelQuery& query) {
 }
 
 MatmulCosts matmul_costs(const KernelQuery& matmul) {
+  if (const std::string known = known_choice(matmul); !known.empty()) {
+    return is_of_library(known) ? MatmulCosts{0, 1} : MatmulCosts{1, 0};
+  }
   const bool measure = matmul.tuning.measure && blas_lt().handle != nullptr && matmul.out[0].shape.elements() > 0 &&
                        matmul.in[0].shape.elements() > 0;
   return measure ? measured(matmul) : estimated(matmul);
