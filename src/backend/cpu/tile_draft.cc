@@ -28,6 +28,10 @@ struct One {
 // Of a pattern: it leaves room in the second-level cache, and most of it in the first where it is a mask of 256 × 256.
 constexpr int64_t kPatternBytes = 64 << 10;
 
+// Elements. One pass in order is what prefetchers of processors follow: a tile ahead they were only disturbed (Zen 4:
+// AdamW of 64 MiB a tensor took 1.8 times a loop's time). Rows that are held whole are read once in several passes.
+constexpr int64_t kAhead = 256;
+
 bool is_half(DType dtype) { return dtype == bf16 || dtype == f16; }
 DType held_as(DType dtype, Form form) { return form == Form::raw ? dtype : f32; }
 
@@ -44,6 +48,7 @@ class Compiler {
     program_.group = shape.group;
     program_.tile = shape.tile;
     program_.band = shape.band;
+    program_.farthest = shape.whole ? shape.tile : std::min(shape.tile, kAhead);
   }
 
   Draft run() {

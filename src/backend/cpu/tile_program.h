@@ -152,7 +152,8 @@ struct Program {
   // Rows that are loaded together where they lie across the lines of an operand. Units are bands, then, if no row is
   // reduced.
   int64_t band = 1;
-  int64_t bytes = 0;  // of what is read and written element by element
+  int64_t bytes = 0;     // of what is read and written element by element
+  int64_t farthest = 0;  // elements ahead that are asked for in a pass over memory
   Step once;
   Step shared = {.level = Level::element};  // of the first tile: values that are the same for all
   std::vector<Step> steps;                  // of a group, in order
@@ -239,7 +240,7 @@ class TileRun {
   int64_t chunk_ = 0, block_row_ = 0;
   int64_t band_row_ = 0;   // of this row in its band
   int64_t band_fill_ = 0;  // rows of the band to load now, from this one on
-  int64_t ahead_ = 0;      // elements from this tile to the next
+  int64_t ahead_ = 0;      // elements from what is read to what is asked for
   bool past_cache_ = false;
   uint64_t straight_ = 0;  // bit i: a chain writes this tile of store i past the cache
   const Chains& chains_ = chains();

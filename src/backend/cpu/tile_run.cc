@@ -155,7 +155,7 @@ void TileRun::group(int64_t row, int64_t rows) {
     const int64_t tile = p_.group > 1 ? p_.length : p_.tile;
     for (int64_t from = 0; from < p_.length; from += tile) {
       start_tile(from, std::min(tile, p_.length - from));
-      ahead_ = n_ * rows_;
+      ahead_ = std::min(n_ * rows_, p_.farthest);
       run(step);
       if (last) store(Level::element);
     }
@@ -169,7 +169,7 @@ void TileRun::band(int64_t begin, int64_t end, int64_t from, int64_t n) {
     run(p_.steps[0]);
     for (int64_t at = from; at < from + n; at += p_.tile) {
       start_tile(at, std::min(p_.tile, from + n - at));
-      ahead_ = n > p_.tile || end - begin == 1 ? n_ : p_.length;
+      ahead_ = n > p_.tile || end - begin == 1 ? std::min(n_, p_.farthest) : p_.length;
       run(p_.steps[1]);
       store(Level::element);
     }
