@@ -3,6 +3,8 @@
 #define HWY_TARGET_INCLUDE "backend/cpu/reduce_f32.cc"
 #include "hwy/foreach_target.h"
 // After foreach_target.
+#include <immintrin.h>
+
 #include <bit>
 
 #include "backend/cpu/reduce_tree.h"
@@ -54,9 +56,9 @@ HWY_INLINE HWY_ATTR void take_some(F32* acc, const float* x, size_t n) {
   }
 }
 
-// Rows of at least as many elements as there are lanes.
+// The lanes of a block of at least as many elements, those of a vector left to combine.
 template <class Op>
-HWY_ATTR float long_block(const float* x, size_t n) {
+HWY_INLINE HWY_ATTR F32 long_lanes(const float* x, size_t n) {
   F32 acc[kVectors];
 #pragma GCC unroll 16
   for (size_t k = 0; k < kVectors; ++k) acc[k] = lit<F32>(Op::kIdentity);
@@ -76,7 +78,11 @@ HWY_ATTR float long_block(const float* x, size_t n) {
 #pragma GCC unroll 16
     for (size_t k = 0; k < h; ++k) acc[k] = Op()(acc[k], acc[k + h]);
   }
-  return combine_lanes<Op>(acc[0], kLanes);
+  return acc[0];
+}
+template <class Op>
+HWY_ATTR float long_block(const float* x, size_t n) {
+  return combine_lanes<Op>(long_lanes<Op>(x, n), kLanes);
 }
 
 template <class Op>
@@ -95,6 +101,52 @@ HWY_ATTR float row_block(const float* x, size_t n) {
     for (size_t k = 0; k < h; ++k) acc[k] = Op()(acc[k], acc[k + h]);
   }
   return combine_lanes<Op>(acc[0], std::min(w, kLanes));
+}
+
+#if HWY_TARGET <= HWY_AVX3
+// Half of the lanes of a and half of b's with the others, so that one op is a step of two rows. The halves are blocks
+// of 128 bits, then pairs, then single lanes.
+template <class Op, int kLow, int kHigh>
+HWY_INLINE HWY_ATTR F32 combine_blocks_of(F32 a, F32 b) {
+  return Op()(F32{{_mm512_maskz_shuffle_f32x4(0xffff, a.v.raw, b.v.raw, kLow)}},
+              F32{{_mm512_maskz_shuffle_f32x4(0xffff, a.v.raw, b.v.raw, kHigh)}});
+}
+template <class Op>
+HWY_INLINE HWY_ATTR F32 combine_pairs_of(F32 a, F32 b) {
+  const __m512d x = _mm512_castps_pd(a.v.raw), y = _mm512_castps_pd(b.v.raw);
+  return Op()(F32{{_mm512_castpd_ps(_mm512_maskz_unpacklo_pd(0xff, x, y))}},
+              F32{{_mm512_castpd_ps(_mm512_maskz_unpackhi_pd(0xff, x, y))}});
+}
+template <class Op>
+HWY_INLINE HWY_ATTR F32 combine_singles_of(F32 a, F32 b) {
+  return Op()(F32{{_mm512_maskz_shuffle_ps(0xffff, a.v.raw, b.v.raw, 0x88)}},
+              F32{{_mm512_maskz_shuffle_ps(0xffff, a.v.raw, b.v.raw, 0xdd)}});
+}
+
+// As many rows as a vector has lanes: lane r of the result is that of row r.
+template <class Op>
+HWY_INLINE HWY_ATTR F32 rows_together(const float* x, size_t n) {
+  const auto row = [&](size_t r) HWY_ATTR { return long_lanes<Op>(x + r * n, n); };
+  F32 four[4];
+#pragma GCC unroll 4
+  for (size_t k = 0; k < 4; ++k) {
+    const F32 a = row(k), b = row(k + 4), c = row(k + 8), d = row(k + 12);
+    four[k] = combine_blocks_of<Op, 0x88, 0xdd>(combine_blocks_of<Op, 0x44, 0xee>(a, b),
+                                                combine_blocks_of<Op, 0x44, 0xee>(c, d));
+  }
+  return combine_singles_of<Op>(combine_pairs_of<Op>(four[0], four[1]), combine_pairs_of<Op>(four[2], four[3]));
+}
+#endif
+
+template <class Op>
+HWY_ATTR void rows(const float* x, size_t count, size_t n, float* out) {
+  size_t r = 0;
+#if HWY_TARGET <= HWY_AVX3
+  if (n >= kRowLanes) {
+    for (; r + kLanes <= count; r += kLanes) store(rows_together<Op>(x + r * n, n), out + r);
+  }
+#endif
+  for (; r < count; ++r) out[r] = row_block<Op>(x + r * n, n);
 }
 
 template <class Op, size_t kWidth>
@@ -121,7 +173,7 @@ HWY_ATTR void column_rows(float* acc, const float* x, size_t rows, size_t pitch,
 }
 
 template <class Op>
-inline constexpr ReduceTree<float> kTree = {Op::kIdentity, row_block<Op>, column_rows<Op>};
+inline constexpr ReduceTree<float> kTree = {Op::kIdentity, row_block<Op>, rows<Op>, column_rows<Op>};
 
 const ReduceTree<float>* f32_tree(ReduceKind kind) {
   switch (kind) {

@@ -69,6 +69,11 @@ T row_block(const T* x, size_t n) {
 }
 
 template <class T, ReduceKind kKind>
+void rows(const T* x, size_t count, size_t n, T* out) {
+  for (size_t r = 0; r < count; ++r) out[r] = row_block<T, kKind>(x + r * n, n);
+}
+
+template <class T, ReduceKind kKind>
 void column_rows(T* acc, const T* x, size_t rows, size_t pitch, size_t columns) {
   for (size_t r = 0; r < rows; ++r) {
     for (size_t c = 0; c < columns; ++c) acc[c] = combine(kKind, acc[c], x[r * pitch + c]);
@@ -76,7 +81,7 @@ void column_rows(T* acc, const T* x, size_t rows, size_t pitch, size_t columns) 
 }
 
 template <class T, ReduceKind kKind>
-constexpr ReduceTree<T> kTree = {identity<T>(kKind), row_block<T, kKind>, column_rows<T, kKind>};
+constexpr ReduceTree<T> kTree = {identity<T>(kKind), row_block<T, kKind>, rows<T, kKind>, column_rows<T, kKind>};
 
 }  // namespace
 

@@ -18,6 +18,8 @@ struct ReduceTree {
   T identity;
   // The result of one block, 0 < n <= kRowBlock.
   T (*row_block)(const T* x, size_t n);
+  // out[r] = that of row r of `count` adjacent ones.
+  void (*rows)(const T* x, size_t count, size_t n, T* out);
   // acc[c] = acc[c] ∘ x[c] ∘ x[c + pitch] ∘ … over `rows` rows.
   void (*column_rows)(T* acc, const T* x, size_t rows, size_t pitch, size_t columns);
 };

@@ -11,6 +11,7 @@ template <class T>
 struct Of {
   static void rows(ReduceKind kind, const void* x, size_t rows, size_t n, void* out) {
     const ReduceTree<T>& tree = reduce_tree<T>(kind);
+    if (n <= kRowBlock) return tree.rows(static_cast<const T*>(x), rows, n, static_cast<T*>(out));
     T blocks[kRowLanes];
     for (size_t r = 0; r < rows; ++r) {
       const T* const row = static_cast<const T*>(x) + r * n;

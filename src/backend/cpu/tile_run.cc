@@ -257,14 +257,8 @@ void TileRun::run(const Instr& instr) {
       return repeat(instr);
     case Instr::Kind::reduce: {
       const Partial& r = p_.reduces[static_cast<size_t>(instr.partial)];
-      const auto rows = static_cast<size_t>(rows_), length = static_cast<size_t>(p_.length);
-      if (r.f32_tree != nullptr && length <= kRowBlock) {
-        const float* x = static_cast<const float*>(at_[instr.in[0]]);
-        float* const out = static_cast<float*>(own(instr.out));
-        for (size_t row = 0; row < rows; ++row, x += length) out[row] = r.f32_tree->row_block(x, length);
-        return;
-      }
-      r.tree->rows(r.kind, at_[instr.in[0]], rows, length, own(instr.out));
+      r.tree->rows(r.kind, at_[instr.in[0]], static_cast<size_t>(rows_), static_cast<size_t>(p_.length),
+                   own(instr.out));
       return;
     }
     case Instr::Kind::accumulate:
