@@ -85,6 +85,14 @@ void row_blocks(const KernelArgs& args, int part, int parts) {
   const ReduceTree<T>& tree = reduce_tree<T>(p.kind);
   T buffer[kRowBlock];
   const Range range = share(static_cast<int64_t>(p.outer * p.blocks), part, parts);
+  if (p.blocks == 1 && !p.widen) {
+    for (size_t row = range.begin; row < static_cast<size_t>(range.end); row += kRowBlock) {
+      const size_t rows = std::min(kRowBlock, static_cast<size_t>(range.end) - row);
+      tree.rows(static_cast<const T*>(args.buffers[0]) + row * p.n, rows, p.n, buffer);
+      put(p, buffer, args.buffers[1], row, rows);
+    }
+    return;
+  }
   for (size_t unit = range.begin; unit < static_cast<size_t>(range.end); ++unit) {
     const size_t row = p.blocks == 1 ? unit : unit / p.blocks, first = (unit - row * p.blocks) * kRowBlock;
     const size_t n = std::min(kRowBlock, p.n - first);

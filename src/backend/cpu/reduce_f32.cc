@@ -80,27 +80,29 @@ HWY_INLINE HWY_ATTR F32 long_lanes(const float* x, size_t n) {
   }
   return acc[0];
 }
-template <class Op>
-HWY_ATTR float long_block(const float* x, size_t n) {
-  return combine_lanes<Op>(long_lanes<Op>(x, n), kLanes);
-}
 
+// Of a shorter one: with as many elements as a vector has lanes it stays in a register.
 template <class Op>
-HWY_ATTR float row_block(const float* x, size_t n) {
-  if (n >= kRowLanes) return long_block<Op>(x, n);
-  const size_t w = std::bit_ceil(n), vectors = (w + kLanes - 1) / kLanes;
-  if (vectors == 1) {  // a short row stays in a register
+HWY_INLINE HWY_ATTR F32 short_lanes(const float* x, size_t n) {
+  if (n <= kLanes) {
     F32 one = lit<F32>(Op::kIdentity);
     take_some<Op>(&one, x, n);
-    return combine_lanes<Op>(one, w);
+    return one;
   }
   F32 acc[kVectors];
+  const size_t vectors = std::bit_ceil(n) / kLanes;
   for (size_t k = 0; k < vectors; ++k) acc[k] = lit<F32>(Op::kIdentity);
   take_some<Op>(acc, x, n);
   for (size_t h = vectors / 2; h > 0; h /= 2) {
     for (size_t k = 0; k < h; ++k) acc[k] = Op()(acc[k], acc[k + h]);
   }
-  return combine_lanes<Op>(acc[0], std::min(w, kLanes));
+  return acc[0];
+}
+
+template <class Op>
+HWY_ATTR float row_block(const float* x, size_t n) {
+  if (n >= kRowLanes) return combine_lanes<Op>(long_lanes<Op>(x, n), kLanes);
+  return combine_lanes<Op>(short_lanes<Op>(x, n), std::min(std::bit_ceil(n), kLanes));
 }
 
 #if HWY_TARGET <= HWY_AVX3
@@ -123,28 +125,30 @@ HWY_INLINE HWY_ATTR F32 combine_singles_of(F32 a, F32 b) {
               F32{{_mm512_maskz_shuffle_ps(0xffff, a.v.raw, b.v.raw, 0xdd)}});
 }
 
-// As many rows as a vector has lanes: lane r of the result is that of row r.
-template <class Op>
-HWY_INLINE HWY_ATTR F32 rows_together(const float* x, size_t n) {
-  const auto row = [&](size_t r) HWY_ATTR { return long_lanes<Op>(x + r * n, n); };
+// As many rows as a vector has lanes, read in order: lane r of the result is that of row r.
+template <class Op, bool kLong>
+HWY_ATTR F32 rows_together(const float* x, size_t n) {
+  F32 rows[kLanes];
+  for (size_t r = 0; r < kLanes; ++r, x += n) rows[r] = kLong ? long_lanes<Op>(x, n) : short_lanes<Op>(x, n);
   F32 four[4];
 #pragma GCC unroll 4
   for (size_t k = 0; k < 4; ++k) {
-    const F32 a = row(k), b = row(k + 4), c = row(k + 8), d = row(k + 12);
-    four[k] = combine_blocks_of<Op, 0x88, 0xdd>(combine_blocks_of<Op, 0x44, 0xee>(a, b),
-                                                combine_blocks_of<Op, 0x44, 0xee>(c, d));
+    four[k] = combine_blocks_of<Op, 0x88, 0xdd>(combine_blocks_of<Op, 0x44, 0xee>(rows[k], rows[k + 4]),
+                                                combine_blocks_of<Op, 0x44, 0xee>(rows[k + 8], rows[k + 12]));
   }
   return combine_singles_of<Op>(combine_pairs_of<Op>(four[0], four[1]), combine_pairs_of<Op>(four[2], four[3]));
 }
+
+// Of longer rows what is left to combine is little.
+inline constexpr size_t kLongestTogether = 256;
 #endif
 
 template <class Op>
 HWY_ATTR void rows(const float* x, size_t count, size_t n, float* out) {
   size_t r = 0;
 #if HWY_TARGET <= HWY_AVX3
-  if (n >= kRowLanes) {
-    for (; r + kLanes <= count; r += kLanes) store(rows_together<Op>(x + r * n, n), out + r);
-  }
+  const auto together = n >= kRowLanes ? rows_together<Op, true> : rows_together<Op, false>;
+  for (; n <= kLongestTogether && r + kLanes <= count; r += kLanes) store(together(x + r * n, n), out + r);
 #endif
   for (; r < count; ++r) out[r] = row_block<Op>(x + r * n, n);
 }
