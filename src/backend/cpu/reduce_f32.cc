@@ -9,6 +9,7 @@
 
 #include "backend/cpu/reduce_tree.h"
 #include "backend/cpu/simd_f32-inl.h"
+#include "hwy/cache_control.h"
 #include "ops/pointwise_scalar.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -153,12 +154,19 @@ HWY_ATTR void rows(const float* x, size_t count, size_t n, float* out) {
   for (; r < count; ++r) out[r] = row_block<Op>(x + r * n, n);
 }
 
+// A prefetcher does not follow from row to row where they are far apart.
+inline constexpr size_t kRowsAhead = 8;
+
 template <class Op, size_t kWidth>
 HWY_INLINE HWY_ATTR void column_vectors(float* acc, const float* x, size_t rows, size_t pitch) {
   F32 a[kWidth];
   for (size_t k = 0; k < kWidth; ++k) a[k] = load(acc + k * kLanes);
+  const bool far = pitch > kWidth * kLanes;
   for (size_t r = 0; r < rows; ++r) {
-    for (size_t k = 0; k < kWidth; ++k) a[k] = Op()(a[k], load(x + r * pitch + k * kLanes));
+    for (size_t k = 0; k < kWidth; ++k) {
+      if (far && r + kRowsAhead < rows) hwy::Prefetch(x + (r + kRowsAhead) * pitch + k * kLanes);
+      a[k] = Op()(a[k], load(x + r * pitch + k * kLanes));
+    }
   }
   for (size_t k = 0; k < kWidth; ++k) store(a[k], acc + k * kLanes);
 }
@@ -170,6 +178,7 @@ template <class Op>
 HWY_ATTR void column_rows(float* acc, const float* x, size_t rows, size_t pitch, size_t columns) {
   size_t c = 0;
   for (; c + kWide * kLanes <= columns; c += kWide * kLanes) column_vectors<Op, kWide>(acc + c, x + c, rows, pitch);
+  for (; c + 4 * kLanes <= columns; c += 4 * kLanes) column_vectors<Op, 4>(acc + c, x + c, rows, pitch);
   for (; c + kLanes <= columns; c += kLanes) column_vectors<Op, 1>(acc + c, x + c, rows, pitch);
   for (size_t r = 0; r < rows; ++r) {
     for (size_t j = c; j < columns; ++j) acc[j] = Op()(acc[j], x[r * pitch + j]);
