@@ -108,6 +108,8 @@ std::vector<Shape> shapes() {
   std::vector<Shape> all;
   for (int64_t n : {1, 2, 5, 33, 63, 64, 65, 100, 127, 128, 1023, 1024, 1025, 4096, 8195, 70001})
     all.push_back({3, n, 1});
+  // Enough rows to be taken together, and some more.
+  for (int64_t n : {1, 2, 5, 8, 15, 16, 17, 32, 33, 63, 64, 65, 100, 255, 256, 257}) all.push_back({53, n, 1});
   for (int64_t n : {1, 2, 63, 64, 65, 4096, 4097, 5000}) {
     for (int64_t inner : {2, 17, 64, 130}) all.push_back({2, n, inner});
   }
@@ -153,7 +155,8 @@ TEST(Reduce, SumsAndProductsFollowTheTree) {
 TEST(Reduce, ExtremesOfEveryType) {
   for (int d = 0; d < kDTypeCount; ++d) {
     const auto dtype = static_cast<DType>(d);
-    for (const Shape& shape : {Shape{3, 77, 1}, Shape{2, 10000, 1}, Shape{2, 200, 300}, Shape{4, 5, 3}}) {
+    for (const Shape& shape :
+         {Shape{3, 77, 1}, Shape{53, 77, 1}, Shape{53, 9, 1}, Shape{2, 10000, 1}, Shape{2, 200, 300}, Shape{4, 5, 3}}) {
       Tensor x(TensorType{dtype, shape});
       std::mt19937 random(5);
       for (int64_t i = 0; i < x.elements(); ++i) {
