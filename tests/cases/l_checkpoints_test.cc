@@ -192,20 +192,24 @@ struct Everything {
     for (int64_t i = 0; i < 26; ++i) y.as<int32_t>()[i] = static_cast<int32_t>(i % 3);
     return Dataset({{"x", x}, {"y", y}});
   }
-  static LoaderOptions order() { return {.batch = kBatch, .seed = 3}; }
+  static LoaderOptions order(int64_t micro_batches) { return {.batch = kBatch * micro_batches, .seed = 3}; }
 };
 
 struct Way {
   const char* optimizer;
   const char* precision;
   Mode mode;
+  // 1, or more with all else that a step may do: a scaled and clipped gradient, a skip, averages.
+  int64_t micro_batches;
 };
 
 std::vector<Way> ways() {
   std::vector<Way> all;
-  for (const char* optimizer : {"sgd", "adam", "adamw"}) {
-    for (const char* precision : {"f32", "bf16", "f16"}) {
-      for (Mode mode : {Mode::graph, Mode::eager}) all.push_back({optimizer, precision, mode});
+  for (const int64_t micro_batches : {1, 2}) {
+    for (const char* optimizer : {"sgd", "adam", "adamw"}) {
+      for (const char* precision : {"f32", "bf16", "f16"}) {
+        for (Mode mode : {Mode::graph, Mode::eager}) all.push_back({optimizer, precision, mode, micro_batches});
+      }
     }
   }
   return all;
@@ -221,11 +225,19 @@ Program compile_way(Everything& e, const Way& way) {
   if (name == "adamw") {
     optimizer = optim::AdamW{.lr = 0.05, .schedule = optim::Schedule::table({1, 0.5, 0.25, 0.7}), .groups = groups};
   }
-  return compile(e.model, {.loss = e.loss,
-                           .optimizer = optimizer,
-                           .fetch = {"fc1.weight.grad"},
-                           .mode = way.mode,
-                           .precision = way.precision});
+  CompileOptions options = {.loss = e.loss,
+                            .optimizer = optimizer,
+                            .fetch = {"fc1.weight.grad"},
+                            .mode = way.mode,
+                            .precision = way.precision};
+  if (way.micro_batches > 1) {
+    options.micro_batches = way.micro_batches;
+    options.scale_loss = true;
+    options.loss_scale = {.initial = 1024, .interval = 2};
+    options.clip_norm = 0.5;
+    options.ema_decay = 0.9;
+  }
+  return compile(e.model, options);
 }
 
 void steps(Program& p, Loader& loader, int count, Tensor& losses, int64_t first) {
@@ -240,8 +252,9 @@ TEST(L4, ChildTakesFiveSteps) {
   const std::string task = child_task();
   const std::string from = task.substr(task.find(':') + 1);
   Everything e;
-  Program p = compile_way(e, ways()[std::stoul(task)]);
-  Loader loader(Everything::data(), Everything::order());
+  const Way way = ways()[std::stoul(task)];
+  Program p = compile_way(e, way);
+  Loader loader(Everything::data(), Everything::order(way.micro_batches));
   const Restored restored = load_checkpoint(p, from, {.loader = &loader});
   EXPECT_EQ(restored.step, 5);
   EXPECT_TRUE(restored.differences.empty()) << restored.differences[0];
@@ -256,11 +269,11 @@ TEST(L4, TenStepsAreFiveAndFiveInANewProcess) {
   const TempFolder folder;
   const std::vector<Way> all = ways();
   for (size_t i = 0; i < all.size(); ++i) {
-    SCOPED_TRACE(std::string(all[i].optimizer) + " " + all[i].precision);
+    SCOPED_TRACE(std::string(all[i].optimizer) + " " + all[i].precision + " " + std::to_string(all[i].micro_batches));
     Tensor losses(TensorType{f32, {10}}), second(TensorType{f32, {5}});
     Everything e;
     Program p = compile_way(e, all[i]);
-    Loader loader(Everything::data(), Everything::order());
+    Loader loader(Everything::data(), Everything::order(all[i].micro_batches));
     steps(p, loader, 5, losses, 0);
     const std::string file = folder / std::to_string(i);
     save_checkpoint(p, file, {.loader = &loader, .notes = {{"note", "mine"}}});
@@ -285,7 +298,7 @@ TEST(L4, TenStepsAreFiveAndFiveInANewProcess) {
 TEST(L4, WhatIsMissingIsAnErrorUnlessWaivedByName) {
   Everything e;
   Program p = compile_way(e, ways()[2]);
-  Loader loader(Everything::data(), Everything::order());
+  Loader loader(Everything::data(), Everything::order(1));
   Tensor losses(TensorType{f32, {5}});
   steps(p, loader, 3, losses, 0);
   const Checkpoint good = take_checkpoint(p, {.loader = &loader});
