@@ -7,23 +7,13 @@
 #include <vector>
 
 #include "hwy/targets.h"
+#include "support/every_target.h"
 
 namespace aicf::backend::cpu {
 namespace {
 
 using base::PhiloxStream;
-
-// Runs `body` once per vector target of this processor.
-void on_every_target(const std::function<void()>& body) {
-  for (int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    SCOPED_TRACE(hwy::TargetName(target));
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-    body();
-  }
-  hwy::SetSupportedTargetsForTest(0);
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-}
+using test::on_every_target;
 
 std::vector<uint32_t> words(const PhiloxStream& stream, int64_t first, int64_t n) {
   std::vector<int32_t> bits(static_cast<size_t>(n) + 2, 77);
@@ -48,7 +38,7 @@ TEST(RandomBits, AnyTileIsAPartOfTheWhole) {
   for (const int64_t start : {int64_t{0}, (int64_t{1} << 34) - 130}) {  // the latter passes block 2^32
     std::vector<uint32_t> whole;
     for (int64_t e = start; e < start + 300; ++e) whole.push_back(stream.draw(static_cast<uint64_t>(e) / 4)[e % 4]);
-    on_every_target([&] {
+    on_every_target([&](const char*) {
       for (int64_t from = 0; from < 9; ++from) {
         for (const int64_t n : {0, 1, 2, 3, 4, 5, 31, 32, 64, 65, 129, 291}) {
           const std::vector<uint32_t> want(whole.begin() + from, whole.begin() + from + n);

@@ -11,6 +11,7 @@
 #include "ops/loops.h"
 #include "ops/random_region.h"
 #include "ops/region_op.h"
+#include "support/every_target.h"
 
 namespace aicf::test {
 namespace {
@@ -88,7 +89,7 @@ RandomRegion region_of(const std::vector<TensorType>& inputs,
 
 // Rows around the sizes of vectors, blocks of a chain, blocks of the reduction tree and tiles; few and many of them,
 // some in bands; an operand that all share, one that lies across them.
-TEST(FusedRandom, RowsOfManyLengths) {
+void check_rows_of_many_lengths() {
   std::mt19937_64 random(1);
   for (int64_t n :
        {1, 15, 16, 17, 48, 63, 64, 65, 128, 192, 255, 256, 257, 320, 1000, 1024, 1025, 2000, 2049, 4096, 5000}) {
@@ -121,6 +122,10 @@ TEST(FusedRandom, RowsOfManyLengths) {
 }
 
 // More ops one after the other, and more values at a time, than a chain holds.
+TEST(FusedRandom, RowsOfManyLengths) {
+  on_every_target([](const char*) { check_rows_of_many_lengths(); });
+}
+
 TEST(FusedRandom, ManyOps) {
   const TensorType type{f32, {3, 77}};
   std::mt19937_64 random(1);

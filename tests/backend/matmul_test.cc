@@ -14,9 +14,12 @@
 #include "aicf/error.h"
 #include "backend/cpu/kernels.h"
 #include "hwy/highway.h"
+#include "support/every_target.h"
 
 namespace aicf::backend {
 namespace {
+
+using test::on_every_target;
 
 struct Case {
   Shape a, b;
@@ -268,19 +271,6 @@ std::vector<Case> batches() {
   return cases;
 }
 
-// Runs the body once for each instruction set of this machine.
-template <class Body>
-void on_every_target(const Body& body) {
-  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    SCOPED_TRACE(hwy::TargetName(target));
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-    body();
-  }
-  hwy::SetSupportedTargetsForTest(0);
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-}
-
 TEST(Matmul, ReferenceIsExactOnWholeNumbers) {
   for (const auto& cases : {matrices(), batches()}) {
     for (const Case& c : cases) {
@@ -291,7 +281,7 @@ TEST(Matmul, ReferenceIsExactOnWholeNumbers) {
 }
 
 TEST(Matmul, PackedIsExactOnWholeNumbers) {
-  on_every_target([] {
+  on_every_target([](const char*) {
     for (const auto& cases : {matrices(), batches(), large()}) {
       for (const Case& c : cases) ASSERT_NO_FATAL_FAILURE(expect_exact<float>("packed", c));
     }
@@ -305,7 +295,7 @@ TEST(Matmul, ErrorsStayWithinTheirBound) {
       ASSERT_NO_FATAL_FAILURE(expect_close<double>("reference", c));
     }
   }
-  on_every_target([] {
+  on_every_target([](const char*) {
     for (const auto& cases : {large(), batches()}) {
       for (const Case& c : cases) ASSERT_NO_FATAL_FAILURE(expect_close<float>("packed", c));
     }
@@ -338,7 +328,7 @@ TEST(Matmul, BitsDependOnNeitherThreadsNorPartOrder) {
 
 // A row of A or a column of B that holds NaN or infinity marks that row or column of C and nothing else.
 TEST(Matmul, NonFiniteValuesStayInTheirRowOrColumn) {
-  on_every_target([] {
+  on_every_target([](const char*) {
     for (const float special : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
       for (const int flags : {0, 1, 2, 3}) {
         const bool ta = (flags & 1) != 0, tb = (flags & 2) != 0;

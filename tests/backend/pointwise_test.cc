@@ -17,6 +17,7 @@
 #include "ops/kernel_run.h"
 #include "ops/pointwise_printer.h"
 #include "ops/pointwise_scalar.h"
+#include "support/every_target.h"
 
 namespace aicf {
 namespace {
@@ -26,19 +27,9 @@ using backend::cpu::find_cast;
 using backend::cpu::find_tile;
 using backend::cpu::Pointwise;
 using backend::cpu::TileFn;
+using test::on_every_target;
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kQuiet = std::numeric_limits<float>::quiet_NaN();
-
-// Runs `body` once per vector target of this processor.
-void on_every_target(const std::function<void(const char*)>& body) {
-  for (int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-    body(hwy::TargetName(target));
-  }
-  hwy::SetSupportedTargetsForTest(0);
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-}
 
 std::vector<float> special_values() {
   return {0.f,

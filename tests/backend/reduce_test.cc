@@ -11,22 +11,15 @@
 #include "backend/cpu/reduce_tree.h"
 #include "ops/defs.h"
 #include "ops/kernel_run.h"
+#include "support/every_target.h"
 
 namespace aicf {
 namespace {
 
+using test::on_every_target;
+
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kQuiet = std::numeric_limits<float>::quiet_NaN();
-
-void on_every_target(const std::function<void(const char*)>& body) {
-  for (int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-    body(hwy::TargetName(target));
-  }
-  hwy::SetSupportedTargetsForTest(0);
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-}
 
 Tensor run(const ir::OpDef& def, const Tensor& x, const TensorType& out, ir::Attrs attrs, test::RunMode mode = {}) {
   const test::BoundOp op{&def, std::move(attrs), {x.type()}, {out}};

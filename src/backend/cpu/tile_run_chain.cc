@@ -108,7 +108,8 @@ void TileRun::rest_of_chain(const Instr& instr, const Link* links, size_t from, 
   for (int k = 0; k < instr.links; ++k) {
     if (of[k].kind == ChainLink::Kind::reduce) {
       const Partial& r = p_.reduces[static_cast<size_t>(of[k].partial)];
-      r.tree->column_rows(r.kind, links[k].at, pads[k], 1, kRowLanes, n);
+      // Of a row: its element i is in lane i modulo kRowLanes.
+      r.tree->column_rows(r.kind, links[k].at + from % kRowLanes, pads[k], 1, kRowLanes, n);
     } else if (of[k].kind == ChainLink::Kind::write && !in_scratch(links[k])) {
       std::memcpy(links[k].at + from, padded[k].at, n * sizeof(float));
     }
