@@ -295,7 +295,7 @@ Gradients add_backward(Graph& graph, const Model& model, const CompileOptions& o
   const bool several = options.micro_batches > 1;
   const ValueId loss = graph.find_output(kLoss);
   passes::SummedLoss summed{loss};
-  if (several) summed = passes::summed_loss(graph, loss);
+  if (several) summed = passes::summed_loss(graph, loss, options.shared_inputs);
   const optim::ScaleStates scale(graph);
   Value factor, divisor;
   if (scales_loss(options)) {

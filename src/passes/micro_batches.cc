@@ -36,21 +36,75 @@ int64_t elements_of(const ir::Graph& graph, ValueId v) { return std::max<int64_t
               "cross_entropy, mse, mean() or sum() over the batch, or a multiple of one");
 }
 
-// The elements of what a chain of sums adds up.
-int64_t summed_elements(const ir::Graph& graph, ValueId v, int64_t& leading) {
+// What a chain of sums adds up.
+ValueId summed_value(const ir::Graph& graph, ValueId v) {
   const OpId producer = graph.value(v).producer;
-  if (producer != kNoOp && graph.op(producer).def == &ops::reduce_sum_def) {
-    return summed_elements(graph, graph.op(producer).inputs[0], leading);
-  }
-  const Shape shape = graph.type(v).shape;
-  leading = shape.rank() > 0 ? shape[0] : 1;
-  return elements_of(graph, v);
+  const bool sum = producer != kNoOp && graph.op(producer).def == &ops::reduce_sum_def;
+  return sum ? summed_value(graph, graph.op(producer).inputs[0]) : v;
 }
+
+// What the examples of a micro-batch are in: axis 0 of its inputs.
+class Examples {
+ public:
+  Examples(const ir::Graph& graph, const std::vector<std::string>& shared) : graph_(graph) {
+    for (ValueId v = 0; v < graph.num_values(); ++v) {
+      const ir::ValueInfo& info = graph.value(v);
+      const bool split = info.role == Role::input && std::find(shared.begin(), shared.end(), info.name) == shared.end();
+      depends_.push_back(split);
+      leads_.push_back(split && info.type.shape.rank() > 0);
+    }
+    for (const ir::Op& op : graph.ops()) {
+      for (size_t i = 0; i < op.inputs.size(); ++i) {
+        for (const ValueId out : op.outputs) {
+          depends_[at(out)] = depends_[at(out)] || depends_[at(op.inputs[i])];
+          leads_[at(out)] = leads_[at(out)] || keeps_leading(op, i, out);
+        }
+      }
+    }
+  }
+
+  bool depends(ValueId v) const { return depends_[at(v)]; }
+  // Axis 0 goes through the examples, for all that its op shows. Not of values appended since.
+  bool leads(ValueId v) const { return at(v) < leads_.size() && leads_[at(v)]; }
+
+ private:
+  static size_t at(ValueId v) { return static_cast<size_t>(v); }
+
+  bool keeps_leading(const ir::Op& op, size_t i, ValueId out) const {
+    const ValueId in = op.inputs[i];
+    const Shape from = graph_.type(in).shape, to = graph_.type(out).shape;
+    if (!leads_[at(in)] || to.rank() == 0 || from[0] != to[0]) return false;
+    if (op.def == &ops::reshape_def) return true;
+    if (op.def == &ops::transpose_def) return op.attrs.get_ints("perm")[0] == 0;
+    if (op.def == &ops::gather_def) return i == 1;
+    if (op.def == &ops::argmax_def) return op.attrs.get_int("axis") != 0;
+    if (op.def->is(ir::kReduction)) {
+      const std::vector<int64_t> axes = op.attrs.get_ints("axes");
+      return std::find(axes.begin(), axes.end(), 0) == axes.end();
+    }
+    if (from.rank() != to.rank()) return false;
+    if (op.def == &ops::matmul_def) return to.rank() > 2 || (i == 0 && !op.attrs.get_bool("ta"));
+    return op.def->is(ir::kPointwise) || (op.def->is(ir::kComposite) && i == 0);
+  }
+
+  const ir::Graph& graph_;
+  std::vector<bool> depends_, leads_;  // by value
+};
 
 class LossReader {
  public:
-  LossReader(ir::Graph& graph, ValueId loss) : graph_(graph), loss_(loss) {}
+  LossReader(ir::Graph& graph, ValueId loss, const std::vector<std::string>& shared)
+      : graph_(graph), loss_(loss), examples_(graph, shared) {}
 
+  SummedLoss read() {
+    if (!examples_.depends(loss_)) {
+      throw Error("micro_batches: the loss depends on no input that is split into micro-batches",
+                  "each would count the whole of it once more");
+    }
+    return read(loss_);
+  }
+
+ private:
   SummedLoss read(ValueId v) {
     const OpId producer = graph_.value(v).producer;
     if (producer == kNoOp) refuse(graph_, loss_);
@@ -71,7 +125,6 @@ class LossReader {
     refuse(graph_, loss_);
   }
 
- private:
   Value value(ValueId v) { return graph_.handle(v); }
 
   std::vector<Value> as_sum(const ir::Op& op) {
@@ -108,16 +161,18 @@ class LossReader {
       inner.sum = (value(inner.sum) / divisor).id();
       return inner;
     }
-    int64_t leading = 1;
-    const int64_t elements = summed_elements(graph_, inner.sum, leading);
-    for (const int64_t n : {elements, leading}) {
-      if (divisor == static_cast<double>(n)) return counted(value(inner.sum), n);
+    const ValueId summed = summed_value(graph_, inner.sum);
+    const int64_t elements = elements_of(graph_, summed);
+    if (divisor == static_cast<double>(elements)) return counted(value(inner.sum), elements);
+    if (examples_.leads(summed) && divisor == static_cast<double>(graph_.type(summed).shape[0])) {
+      return counted(value(inner.sum), graph_.type(summed).shape[0]);
     }
     refuse(graph_, loss_);
   }
 
   ir::Graph& graph_;
   const ValueId loss_;
+  const Examples examples_;
 };
 
 class Unroller {
@@ -298,7 +353,9 @@ class Unroller {
 
 }  // namespace
 
-SummedLoss summed_loss(ir::Graph& graph, ValueId loss) { return LossReader(graph, loss).read(loss); }
+SummedLoss summed_loss(ir::Graph& graph, ValueId loss, const std::vector<std::string>& shared) {
+  return LossReader(graph, loss, shared).read();
+}
 
 ir::Graph micro_batches(const ir::Graph& graph, int64_t count, const std::vector<std::string>& shared,
                         std::vector<Wanted>& wanted) {

@@ -18,8 +18,8 @@ struct SummedLoss {
 };
 
 // Appends the sum and the count of the loss: of cross_entropy, mse, mean() and sum(), and multiples of them. Throws
-// Error on another.
-SummedLoss summed_loss(ir::Graph& graph, ir::ValueId loss);
+// Error on another, and on one that depends on no input that is split. `shared`: as in micro_batches().
+SummedLoss summed_loss(ir::Graph& graph, ir::ValueId loss, const std::vector<std::string>& shared);
 
 // What is wanted of the micro-batches: before, a value of the graph of one; after, of that of all.
 struct Wanted {

@@ -236,6 +236,14 @@ TEST(MicroBatches, WhatCannotBeSplitIsRefused) {
             }),
             "micro_batches: 'top' : f32[] has no leading axis along which those of the micro-batches could follow one "
             "another");
+  // The 4 of an axis is not that of the examples, and what is the same in all micro-batches is not to be added up.
+  const Value rows = m.input("rows", {f32, {4, 4}}), scaled = rows * w, across = transpose(scaled, {1, 0});
+  EXPECT_EQ(error_of([&] { compile(m, {.loss = sum(across) / 4, .micro_batches = 2}); }),
+            "micro_batches: expected a loss that shows what it is the mean or sum of, got div");
+  EXPECT_EQ(error_of([&] { compile(m, {.loss = sum(scaled) / 4, .micro_batches = 2}); }), "");
+  const Value decay = sum(w * w);
+  EXPECT_EQ(error_of([&] { compile(m, {.loss = decay, .micro_batches = 2}); }),
+            "micro_batches: the loss depends on no input that is split into micro-batches");
   EXPECT_EQ(error_of([&] { compile(m, {.loss = loss, .micro_batches = 0}); }),
             "compile: expected micro_batches 1 or more, and 1 without a loss, got 0");
   EXPECT_NE(error_of([&] { compile(m, {.outputs = {{"top", top}}, .micro_batches = 2}); }), "");
