@@ -203,7 +203,8 @@ class RunFolder {
       progress.resume(saved_, {.smooth = std::strtod(note(kSmoothLoss).c_str(), nullptr),
                                .sum = std::strtod(note(kLossSum).c_str(), nullptr),
                                .count = std::strtoll(note(kLossCount).c_str(), nullptr, 10)});
-      metrics_bytes = std::strtoull(note(kMetricsBytes).c_str(), nullptr, 10);
+      if (restored.notes.count(kMetricsBytes))  // else it was saved by another program: none of the lines are later
+        metrics_bytes = std::strtoull(note(kMetricsBytes).c_str(), nullptr, 10);
       fmt::print("resumed after step {} from {}\n", saved_, newest_->file.path);
       for (const std::string& difference : restored.differences) fmt::print("  {}\n", difference);
       newest_.reset();

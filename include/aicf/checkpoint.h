@@ -127,8 +127,8 @@ class CheckpointFolder {
     std::vector<std::string> damaged;  // what is wrong with each newer one, newest first
   };
   // The newest that reads without error. Damaged newer ones are renamed to NAME.damaged, so that what is saved from
-  // here on is the newest again. Throws Error when there is none, saying what is wrong with the newest. `waive`: as in
-  // RestoreOptions.
+  // here on is the newest again. Throws Error when there is none, saying what is wrong with the newest, and when a
+  // newer one cannot be opened or is of a later version: that one is whole. `waive`: as in RestoreOptions.
   Newest newest(const std::vector<std::string>& waive = {});
 
  private:

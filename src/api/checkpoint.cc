@@ -271,7 +271,7 @@ Checkpoint take_checkpoint(const Program& program, const CheckpointOptions& opti
   if (!c.step) {
     c.step = 0;
     for (const auto& [name, tensor] : c.tensors) {
-      if (name == passes::kStepsApplied) c.step = *tensor.as<int64_t>();
+      if (name == passes::kStepsApplied && tensor.type() == TensorType{i64, {}}) c.step = *tensor.as<int64_t>();
     }
   }
   const Batches batches(program, options.loader);

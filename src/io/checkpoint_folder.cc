@@ -14,6 +14,7 @@
 #include "aicf/checkpoint.h"
 #include "aicf/error.h"
 #include "io/bytes.h"
+#include "io/checkpoint_format.h"
 
 namespace aicf {
 namespace {
@@ -103,8 +104,11 @@ class CheckpointFolder::Impl {
     std::vector<std::string> damaged;
     for (const CheckpointFile& file : found) {
       Newest result;
+      require_readable(file.path);
       try {
         result.checkpoint = read(file, waive);
+      } catch (const io::LaterVersion&) {
+        throw;
       } catch (const Error& e) {
         damaged.emplace_back(e.what());
         continue;
@@ -122,6 +126,13 @@ class CheckpointFolder::Impl {
  private:
   [[noreturn]] void fail(const char* what) const {
     throw Error(fmt::format("{}: cannot {}: {}", label_, what, io::last_error()));
+  }
+
+  // What the system refuses for the moment is not damaged.
+  void require_readable(const std::string& path) const {
+    const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (file < 0) fail(("open " + path).c_str());
+    close(file);
   }
 
   static Checkpoint read(const CheckpointFile& file, const std::vector<std::string>& waive) {

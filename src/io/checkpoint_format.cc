@@ -150,7 +150,11 @@ Checkpoint checkpoint_of(Safetensors file, const std::string& label, std::span<c
                 "Program::load takes tensors from any safetensors file");
   }
   if (*version != kFormat) {
-    throw Error(fmt::format("{}: expected a checkpoint of version {}, got {}", label, kFormat, quote(*version)));
+    const std::string message =
+        fmt::format("{}: expected a checkpoint of version {}, got {}", label, kFormat, quote(*version));
+    if (std::strtol(version->c_str(), nullptr, 10) > std::strtol(kFormat.data(), nullptr, 10))
+      throw LaterVersion(message);
+    throw Error(message);
   }
   if (std::find(waive.begin(), waive.end(), kWaiveChecksum) == waive.end()) {
     const std::string* expected = reader.find(kChecksum);

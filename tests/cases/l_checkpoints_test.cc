@@ -359,6 +359,34 @@ TEST(L4, WhatIsMissingIsAnErrorUnlessWaivedByName) {
   EXPECT_EQ(p.snapshot(), good.tensors);
 }
 
+// A later version is not damaged: nothing is set aside, and nothing older taken instead.
+TEST(L4, ALaterVersionIsLeftAlone) {
+  const TempFolder folder;
+  Everything e;
+  Program p = compile_way(e, ways()[0]);
+  CheckpointFolder run(folder / "run");
+  run.save(take_checkpoint(p, {.step = 1}));
+  run.save(take_checkpoint(p, {.step = 2}));
+  const std::string newest = run.files()[0].path;
+  Safetensors file = read_safetensors(newest);
+  ASSERT_EQ(file.metadata.at("aicf.checkpoint"), "1");
+  file.metadata["aicf.checkpoint"] = "2";
+  write_safetensors(newest, file.tensors, file.metadata);
+  EXPECT_NE(error_of([&] { run.newest(); }).find("expected a checkpoint of version 1"), std::string::npos);
+  EXPECT_EQ(run.files()[0].path, newest);
+}
+
+// A state of the model's own that only shares the counter's name.
+TEST(L4, AStateNamedLikeTheCounterIsNoCounter) {
+  for (const TensorType& type : {TensorType{f32, {}}, TensorType{i64, {0}}}) {
+    Model model;
+    const Value x = model.input("x", {f32, {2}});
+    model.state("steps.applied", type, Init::zeros());
+    Program p = compile(model, {.outputs = {{"y", x * 2}}});
+    EXPECT_EQ(take_checkpoint(p).step, 0);
+  }
+}
+
 // Another rule for the same tensors, or another graph, is another step; other initial values, outputs, modes and
 // switches are not.
 TEST(L4, TheStructureIsWhatTheStepDoes) {
