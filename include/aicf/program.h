@@ -118,13 +118,16 @@ class Program {
   StepResult step(std::initializer_list<Feed> feeds, const StepOptions& options) {
     return step(std::span<const Feed>(feeds.begin(), feeds.size()), options);
   }
-  // A step on what was fed last, which is still on the device: nothing is copied. Throws Error before the first feed.
+  // A step on the inputs of the last one, which are still on the device: nothing is copied. Throws Error when one was
+  // never fed.
   StepResult repeat();
   // `n` steps, started by this one call: each on the next batch of the data set that was attached, or, where there is
-  // none, on what was fed last. A backend that captures runs many in one launch of a graph (GraphInfo::unrolled says
-  // how many), and the host has nothing to do in between. The results are those of the steps, in order, none lost.
-  // Throws Error as repeat() does, and, with nothing run, when an output is too large to be kept for every step (on a
-  // GPU more than 1024 bytes: drop it from `outputs` and `fetch`, or use step()).
+  // none, on the inputs of the last step. A backend that captures runs many in one launch of a graph
+  // (GraphInfo::unrolled says how many), and the host has nothing to do in between. The results are those of the steps,
+  // in order, none lost. Throws Error as repeat() does, and, with nothing run, when an output is too large to be kept
+  // for every step (on a GPU more than 1024 bytes: drop it from `outputs` and `fetch`, or use step()). After a label or
+  // index out of range the steps that were started have taken their batches and changed nothing; set_position() goes
+  // back.
   std::vector<StepResult> steps(int64_t n);
   // Copies the data set into the program's device memory. From now on steps() takes its inputs from it: batch after
   // batch, in the order in which a Loader with these options hands them out. Throws Error, with nothing changed, when

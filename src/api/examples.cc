@@ -15,15 +15,15 @@ Program::Impl& checked(const std::shared_ptr<Program::Impl>& impl) {
   return *impl;
 }
 
-std::function<void(int32_t*)> batches_of(const std::shared_ptr<BatchOrder>& order) {
-  return [order](int32_t* to) { order->next(to); };
+Program::Impl::Order in_order(int64_t examples, const LoaderOptions& options, const LoaderState& at) {
+  const auto order = std::make_shared<BatchOrder>(examples, options, at);
+  return {[order](int32_t* to) { order->next(to); }, order};
 }
 
-// The order of the attached data set, and how far it is.
-std::pair<const BatchOrder*, uint64_t> attached(Program::Impl& impl, const char* call) {
-  const auto [order, batches] = impl.order();
-  if (order == nullptr) throw Error(std::string(call) + ": no data set is attached", "attach() one first");
-  return {static_cast<const BatchOrder*>(order.get()), batches};
+// The order of the attached data set.
+const BatchOrder& attached(const void* kept, const char* call) {
+  if (kept == nullptr) throw Error(std::string(call) + ": no data set is attached", "attach() one first");
+  return *static_cast<const BatchOrder*>(kept);
 }
 
 }  // namespace
@@ -38,20 +38,19 @@ void Program::attach(const Dataset& data, const LoaderOptions& options) {
   Impl& impl = checked(impl_);
   if (options.transform)
     throw Error("attach: a transform runs on the host, and the data set is on the device", "use a Loader");
-  const auto order = std::make_shared<BatchOrder>(data.size(), options, LoaderState{options.seed, 0, 0});
-  impl.attach({data.tensors(), options.batch}, batches_of(order), order);
+  impl.attach({data.tensors(), options.batch}, in_order(data.size(), options, {options.seed, 0, 0}));
 }
 
 LoaderState Program::position() const {
-  const auto [order, batches] = attached(checked(impl_), "position");
-  return order->after(batches);
+  const auto [kept, batches] = checked(impl_).order();
+  return attached(kept.get(), "position").after(batches);
 }
 
 void Program::set_position(const LoaderState& at) {
-  Impl& impl = checked(impl_);
-  const BatchOrder* known = attached(impl, "set_position").first;
-  const auto order = std::make_shared<BatchOrder>(known->examples(), known->options(), at);
-  impl.reorder(batches_of(order), order);
+  checked(impl_).reorder([&](const void* kept) {
+    const BatchOrder& known = attached(kept, "set_position");
+    return in_order(known.examples(), known.options(), at);
+  });
 }
 
 }  // namespace aicf

@@ -236,7 +236,11 @@ std::vector<StepResult> Program::Impl::steps(int64_t n) {
   }
   attach_results();
   std::vector<StepResult> results;
-  results.reserve(static_cast<size_t>(n));
+  try {
+    results.reserve(static_cast<size_t>(n));
+  } catch (const std::exception&) {
+    throw Error("steps: no memory for the results of " + std::to_string(n) + " steps", "take fewer in a call");
+  }
   backend::StepCall call;
   call.next_batch = order_of_examples_ != nullptr;
   call.mode = mode_;
@@ -244,7 +248,16 @@ std::vector<StepResult> Program::Impl::steps(int64_t n) {
   call.after = &observer_;
   std::vector<StepResult::Block*> blocks;
   std::vector<void*> hosts;
-  while (results.size() < static_cast<size_t>(n)) {
+  // What was started is done, whatever keeps the rest from it.
+  const auto settle = [&, first = runner.started(), taken = batches_] {
+    const uint64_t started = runner.started() - first;
+    if (started == 0) return;
+    if (call.next_batch) batches_ = taken + started;
+    for (const backend::Examples::Column& column : examples_.columns)
+      inputs_[static_cast<size_t>(column.input)].fed = true;
+    if (makes_stale()) store_->refresh();
+  };
+  const auto start = [&] {
     const size_t count = std::min(kAtOnce, static_cast<size_t>(n) - results.size());
     blocks.clear();
     hosts.clear();
@@ -255,17 +268,21 @@ std::vector<StepResult> Program::Impl::steps(int64_t n) {
       results_->make_room(runner.started() + 1 + i);
     }
     const uint64_t last = runner.start(call, hosts);
-    if (call.next_batch) batches_ += count;
     const bool done = runner.window() == UINT64_MAX;
     for (size_t i = 0; i < count; ++i) results_->started(blocks[i], last - count + 1 + i, done);
     if (done) throw_on_fault();
+  };
+  try {
+    while (results.size() < static_cast<size_t>(n)) start();
+  } catch (...) {
+    settle();
+    throw;
   }
-  if (n > 0 && makes_stale()) store_->refresh();
+  settle();
   return results;
 }
 
-void Program::Impl::attach(const Source& source, std::function<void(int32_t*)> next,
-                           std::shared_ptr<const void> order) {
+void Program::Impl::attach(const Source& source, Order order) {
   const std::lock_guard<std::mutex> lock(store_->mutex());
   require_current("attach");
   std::vector<runtime::Allocation> rows;
@@ -292,19 +309,22 @@ void Program::Impl::attach(const Source& source, std::function<void(int32_t*)> n
     examples.columns.push_back(
         {static_cast<int>(i), rows.back().data(), input.type.bytes() / static_cast<size_t>(source.batch)});
   }
-  examples.next = std::move(next);
+  examples.next = std::move(order.next);
   executable_.runner()->set_examples(std::make_shared<const backend::Examples>(examples));
   rows_ = std::move(rows);  // those of before: no step in flight reads them any longer
   examples_ = std::move(examples);
-  order_of_examples_ = std::move(order);
+  order_of_examples_ = std::move(order.kept);
   batches_ = 0;
 }
 
-void Program::Impl::reorder(std::function<void(int32_t*)> next, std::shared_ptr<const void> order) {
+void Program::Impl::reorder(const std::function<Order(const void* kept)>& make) {
   const std::lock_guard<std::mutex> lock(store_->mutex());
-  examples_.next = std::move(next);
-  executable_.runner()->set_examples(std::make_shared<const backend::Examples>(examples_));
-  order_of_examples_ = std::move(order);
+  Order order = make(order_of_examples_.get());
+  backend::Examples examples = examples_;
+  examples.next = std::move(order.next);
+  executable_.runner()->set_examples(std::make_shared<const backend::Examples>(examples));
+  examples_ = std::move(examples);
+  order_of_examples_ = std::move(order.kept);
   batches_ = 0;
 }
 

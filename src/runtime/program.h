@@ -98,11 +98,17 @@ class Program::Impl : public std::enable_shared_from_this<Program::Impl> {
     NamedTensors columns;
     int64_t batch = 0;
   };
-  // Keeps the rows in the backend's memory. `order` is what the caller keeps with it.
-  void attach(const Source& source, std::function<void(int32_t*)> next, std::shared_ptr<const void> order);
-  // The same rows in another order. REQUIRES: attached.
-  void reorder(std::function<void(int32_t*)> next, std::shared_ptr<const void> order);
-  // What attach() or reorder() was given last (null: never), and the batches taken since.
+  // Writes the numbers of the next batch, and what the caller keeps with it.
+  struct Order {
+    std::function<void(int32_t*)> next;
+    std::shared_ptr<const void> kept;
+  };
+  // Keeps the rows in the backend's memory.
+  void attach(const Source& source, Order order);
+  // The same rows in the order that `make` makes of what was kept with the last one (null: nothing is attached, and it
+  // must throw).
+  void reorder(const std::function<Order(const void* kept)>& make);
+  // What is kept with the order (null: nothing is attached), and the batches taken since.
   std::pair<std::shared_ptr<const void>, uint64_t> order();
   GraphInfo graph_info();
   // The captured graph, or the plan's own where nothing is captured.

@@ -74,8 +74,9 @@ StepResult::Block* ResultPool::acquire() {
 void ResultPool::make_room(uint64_t next) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (pending_.empty() || pending_[next % pending_.size()] == nullptr) return;
+  // The older half, so that the device has steps to run meanwhile.
   for (StepResult::Block* block : pending_) {
-    if (block != nullptr) collect(*block);
+    if (block != nullptr && block->step + pending_.size() <= next + pending_.size() / 2) collect(*block);
   }
 }
 

@@ -192,6 +192,60 @@ TEST(Steps, ALabelOutOfRangeStopsThem) {
   EXPECT_EQ(t.p.snapshot(), two.p.snapshot());
 }
 
+// The step that found it is named where no optimizer counts steps, what follows from the parameters is that of the
+// steps before, and the batches of all that were started are taken.
+TEST(Steps, AfterALabelOutOfRangeAllIsAsOfTheStepsBefore) {
+  Dataset data = examples();
+  Tensor labels = data["y"];
+  Tensor numbers(TensorType{i32, {kExamples}});
+  for (int64_t i = 0; i < kExamples; ++i) numbers.as<int32_t>()[i] = static_cast<int32_t>(i);
+  Loader places(Dataset({{"n", numbers}}), kOrder);
+  places.next();
+  const int32_t bad = static_cast<const int32_t*>(places.next().feeds[0].tensor.data)[0];
+  labels.as<int32_t>()[bad] = 9;
+  data = Dataset({{"x", data["x"]}, {"y", labels}});
+
+  test::SmallMlp m;
+  Program forward = compile(m.model, {.outputs = {{"loss", m.loss}}});
+  forward.attach(data, kOrder);
+  const std::string message = error_of([&] {
+    forward.steps(5);
+    forward.wait();
+  });
+  EXPECT_NE(message.find("step 2"), std::string::npos) << message;
+  EXPECT_EQ(forward.position().position, 0) << "an epoch is five batches";
+  EXPECT_EQ(forward.position().epoch, 1u);
+
+  Model model;
+  const Value x = model.input("x", {f32, {kBatch, 3}}), y = model.input("y", {i32, {kBatch}});
+  const Value w = model.param("w", {f32, {3, 3}}, Init::normal(0, 1));
+  const Value twice = model.derived("twice", w * 2);
+  const Value logits = matmul(x, twice);
+  Program reads = compile(model, {.outputs = {{"logits", logits}}});
+  Program trains =
+      compile(model, {.loss = cross_entropy(matmul(x, w), y), .optimizer = optim::SGD{.lr = 1}, .share = reads});
+  const Tensor before = trains.read("w");
+  trains.attach(data, kOrder);
+  EXPECT_NE(error_of([&] {
+              trains.steps(4);
+              trains.wait();
+            }),
+            "");
+  const Tensor after = reads.read("w"), derived = reads.read("twice");
+  EXPECT_NE(after, before) << "the first step did update";
+  for (int64_t i = 0; i < 9; ++i) EXPECT_EQ(derived.at(i), 2 * after.at(i));
+}
+
+TEST(Steps, LeaveTheirInputsForRepeat) {
+  Trainer t, fed;
+  t.p.attach(examples(), kOrder);
+  t.p.steps(3);
+  Loader loader(examples(), kOrder);
+  for (int i = 0; i < 3; ++i) fed.p.step(loader.next().feeds);
+  EXPECT_EQ(t.p.repeat()["loss"], fed.p.repeat()["loss"]);
+  EXPECT_NE(error_of([&] { t.p.steps(int64_t{1} << 62); }).find("no memory"), std::string::npos);
+}
+
 TEST(Steps, SayWhatTheyCannotDo) {
   Trainer t;
   const auto says = [&](const std::function<void()>& call, const char* word) {

@@ -80,7 +80,9 @@ class CpuRunner : public StepRunner {
     for (size_t i = 0; call.host != nullptr && i < spec_.outputs.size(); ++i) {
       copy(static_cast<char*>(call.host) + layout_.offsets[i], spec_.outputs[i].address, spec_.outputs[i].bytes);
     }
-    return ++steps_;
+    ++steps_;
+    if (failed_ == 0 && spec_.error != nullptr && *spec_.error != 0) failed_ = steps_;
+    return steps_;
   }
   uint64_t start(const StepCall& call, std::span<void* const> hosts) override {
     for (void* host : hosts) {
@@ -101,9 +103,9 @@ class CpuRunner : public StepRunner {
   uint64_t window() const override { return UINT64_MAX; }
   void collect(uint64_t, void*) override {}
   InputFault fault() override {
-    return {spec_.error != nullptr ? *spec_.error : 0, steps_, spec_.error_named != nullptr ? *spec_.error_named : 0};
+    return {spec_.error != nullptr ? *spec_.error : 0, failed_, spec_.error_named != nullptr ? *spec_.error_named : 0};
   }
-  void clear_fault() override {}
+  void clear_fault() override { failed_ = 0; }
 
  private:
   void take_batch() {
@@ -130,8 +132,8 @@ class CpuRunner : public StepRunner {
   const HostLayout layout_;
   std::vector<BoundLaunch> launches_;
   std::shared_ptr<const Examples> examples_;
-  std::vector<int32_t> chosen_;  // a batch of them
-  uint64_t steps_ = 0;
+  std::vector<int32_t> chosen_;      // a batch of them
+  uint64_t steps_ = 0, failed_ = 0;  // done; the first of them with an input error
 };
 
 class CpuQueue : public Queue {

@@ -119,9 +119,9 @@ class BatchRing {
   // Of one launch, so that the numbers of the next can be on their way meanwhile.
   uint64_t most_steps() const { return slots_ / 2; }
 
-  // `count` batches from now on have numbers on the device when `work` gets there; steps first … take them.
+  // `count` batches from now on have numbers on the device when `work` gets there.
   template <class Wait>
-  void prepare(uint64_t first, uint64_t count, cudaStream_t feeds, cudaStream_t work, const Wait& wait) {
+  void prepare(uint64_t count, cudaStream_t feeds, cudaStream_t work, const Wait& wait) {
     if (started_ + count > filled_) {
       // A part of the ring at a time: one copy for many steps.
       const uint64_t until = started_ + std::max(count, slots_ / 4);
@@ -142,6 +142,9 @@ class BatchRing {
       copied_.record(feeds);
       copied_.before(work);
     }
+  }
+  // Steps first … take them: they are started.
+  void take(uint64_t first, uint64_t count) {
     for (uint64_t i = 0; i < count; ++i) taken_by_[(started_ + i) % slots_] = first + i;
     started_ += count;
   }
@@ -189,15 +192,9 @@ class CudaRunner : public StepRunner {
     const bool staged = !call.feeds.empty() && input_layout_.bytes > 0;
     if (staged) stage(call);
     const Inputs inputs = call.next_batch ? Inputs::batch : staged ? Inputs::staged : Inputs::resident;
-    if (call.next_batch) prepare_batches(1);
-    if (call.mode == Mode::graph) {
-      graph(inputs, 1).launch(streams_->work);
-    } else {
-      run_launches(call, inputs);
-    }
+    run(call, inputs, 1);
     // Counted now, as the device counts: had the launch failed, the slot would be filled again.
     if (staged) staging_->consumed[staging_->fed++ % 2].record(streams_->work);
-    ++started_;
     copy_large_outputs(call.host);
     return started_;
   }
@@ -209,13 +206,7 @@ class CudaRunner : public StepRunner {
     for (size_t left = hosts.size(); left > 0;) {
       uint64_t count = 1;
       while (call.mode == Mode::graph && 2 * count <= std::min<uint64_t>(left, steps_per_launch())) count *= 2;
-      if (call.next_batch) prepare_batches(count);
-      if (call.mode == Mode::graph) {
-        graph(inputs, static_cast<int>(count)).launch(streams_->work);
-      } else {
-        run_launches(call, inputs);
-      }
-      started_ += count;
+      run(call, inputs, count);
       left -= count;
     }
     return started_;
@@ -224,13 +215,12 @@ class CudaRunner : public StepRunner {
   void set_examples(std::shared_ptr<const Examples> examples) override {
     const OnDevice scope;
     wait(0);
-    std::erase_if(graphs_, [](const auto& graph) { return graph.first.first == Inputs::batch; });
-    ring_of_batches_.reset();
     auto* const counters = static_cast<Counters*>(counters_.data);
+    std::unique_ptr<BatchRing> ring;  // first: where there is no memory for it, all is as it was
+    if (examples != nullptr) ring = std::make_unique<BatchRing>(std::move(examples), spec_.inputs, counters);
     check(cudaMemset(&counters->batches, 0, sizeof counters->batches), "starting with the first batch");
-    if (examples != nullptr) {
-      ring_of_batches_ = std::make_unique<BatchRing>(std::move(examples), spec_.inputs, counters);
-    }
+    std::erase_if(graphs_, [](const auto& graph) { return graph.first.first == Inputs::batch; });
+    ring_of_batches_ = std::move(ring);
   }
   std::vector<size_t> kept_once() const override { return large_; }
 
@@ -448,22 +438,30 @@ class CudaRunner : public StepRunner {
   }
 
   const GraphExec& graph(Inputs inputs, int steps) {
-    std::unique_ptr<GraphExec>& known = graphs_[{inputs, steps}];
-    if (known == nullptr) {
-      if (inputs == Inputs::staged) staging();
-      std::vector<CaptureUnit> units;
-      for (int step = 0, last = -1; step < steps; ++step) last = add_step(units, inputs, step, last);
-      auto made = std::make_unique<GraphExec>(units);
-      if (spec_.check) spec_.check(made->description());
-      known = std::move(made);
-    }
-    return *known;
+    if (const auto known = graphs_.find({inputs, steps}); known != graphs_.end()) return *known->second;
+    if (inputs == Inputs::staged) staging();
+    std::vector<CaptureUnit> units;
+    for (int step = 0, last = -1; step < steps; ++step) last = add_step(units, inputs, step, last);
+    auto made = std::make_unique<GraphExec>(units);
+    if (spec_.check) spec_.check(made->description());
+    return *graphs_.emplace(std::pair{inputs, steps}, std::move(made)).first->second;
   }
 
-  void prepare_batches(uint64_t count) {
-    ring_of_batches_->prepare(started_ + 1, count, streams_->feeds, streams_->work, [this](uint64_t step) {
-      if (step > 0) wait_for_status(step);
-    });
+  // Starts `count` steps: one unless in a graph. Nothing is counted that the device was not given.
+  void run(const StepCall& call, Inputs inputs, uint64_t count) {
+    const GraphExec* const captured = call.mode == Mode::graph ? &graph(inputs, static_cast<int>(count)) : nullptr;
+    if (inputs == Inputs::batch) {
+      ring_of_batches_->prepare(count, streams_->feeds, streams_->work, [this](uint64_t step) {
+        if (step > 0) wait_for_status(step);
+      });
+    }
+    if (captured != nullptr) {
+      captured->launch(streams_->work);
+    } else {
+      run_launches(call, inputs);
+    }
+    if (inputs == Inputs::batch) ring_of_batches_->take(started_ + 1, count);
+    started_ += count;
   }
 
   void run_launches(const StepCall& call, Inputs inputs) {
