@@ -197,6 +197,42 @@ TEST(StoresThreads, EvaluationsSeeTheStoreBetweenTwoSteps) {
   });
 }
 
+// A position belongs to the data set that it was asked of, or set in, whatever is attached meanwhile: no step reads
+// beyond its rows.
+TEST(StoresThreads, AnotherDataSetComesBetweenTwoSteps) {
+  Model model;
+  const Value x = model.input("x", {f32, {2}});
+  Program p = compile(model, {.outputs = {{"sum", sum(x)}}});
+  const auto ones = [](int64_t n) {
+    Tensor rows(TensorType{f32, {n}});
+    std::fill_n(rows.as<float>(), n, 1.0f);
+    return Dataset({{"x", rows}});
+  };
+  const Dataset small = ones(4), large = ones(20000);
+  const LoaderOptions order = {.batch = 2, .shuffle = false};
+  p.attach(small, order);
+  std::atomic<bool> stop = false;
+  in_threads(3, [&](size_t i) {
+    if (i == 0) {
+      for (int k = 0; k < 100; ++k) {
+        p.attach(k % 2 == 0 ? large : small, order);
+        EXPECT_EQ(p.steps(1)[0].scalar("sum"), 2);
+      }
+      stop = true;
+    }
+    while (!stop) {
+      if (i == 1) {
+        try {
+          p.set_position({0, 0, 10000});  // in the large one only
+        } catch (const Error&) {
+        }
+      } else {
+        EXPECT_LE(p.position().position, 20000);
+      }
+    }
+  });
+}
+
 // The training is taken over while another thread steps: its steps so far count, the next one says that it is stale.
 TEST(StoresThreads, AReconfigurationComesBetweenTwoSteps) {
   SmallMlp m;
