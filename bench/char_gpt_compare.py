@@ -2,10 +2,10 @@
 """Trains recipes/char-gpt.toml by AICF and by PyTorch from the same initial weights on the same batches in the same order, and
 compares the loss on the held-out text.
 
-    bench/char_gpt_compare.py [--aicf PATH] [--seeds 0,1,2] [--steps N] [--json FILE]
+    bench/char_gpt_compare.py [--aicf PATH] [--backend cpu|cuda] [--seeds 0,1,2] [--steps N] [--json FILE]
 
-AICF runs first and records its initial weights and the examples of every batch (`aicf train --record`); PyTorch, on the CPU
-with as many threads, takes the same steps in f32. The exit code is 1 when the means of the held-out losses differ by more than
+AICF runs first and records its initial weights and the examples of every batch (`aicf train --record`); PyTorch, on the same
+device (a CPU with as many threads), takes the same steps in f32. The exit code is 1 when the means of the held-out losses differ by more than
 --margin.
 """
 import argparse
@@ -58,14 +58,14 @@ def factor(schedule, step, total):
 
 def run_aicf(args, seed, steps, folder):
     record, result = folder / "record.safetensors", folder / "result.json"
-    command = [args.aicf, "train", str(args.recipe), "--backend", "cpu", "--seed", str(seed), "--steps", str(steps),
+    command = [args.aicf, "train", str(args.recipe), "--backend", args.backend, "--seed", str(seed), "--steps", str(steps),
                "--record", str(record), "--json", str(result)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     result = json.loads(result.read_text())
     return workload.read_safetensors(record), result["test"]["loss"], result["seconds"]
 
 
-def run_torch(recipe, record, text):
+def run_torch(recipe, record, text, device):
     examples, losses = record.pop("examples"), record.pop("losses")
     model, params = torch_peer.gpt(torch, types.SimpleNamespace(gpt=recipe["gpt"], params=record))
     assert params.keys() == record.keys(), sorted(params.keys() ^ record.keys())
@@ -73,8 +73,9 @@ def run_torch(recipe, record, text):
         for name, p in params.items():
             p.copy_(torch.tensor(record[name]))
     data, o = recipe["data"], workload.ADAMW | recipe["optimizer"]
+    model.to(device)
     cut = math.floor(len(text) * (1 - data.get("held_out", 0.1)))
-    x, y = windows(text[:cut], data["context"])
+    x, y = (w.to(device) for w in windows(text[:cut], data["context"]))
     optimizer = torch.optim.AdamW(model.parameters(), lr=o["lr"], betas=(o["beta1"], o["beta2"]), eps=o["eps"],
                                   weight_decay=o["weight_decay"], fused=True)
     loss_of = lambda x, y, reduction: torch.nn.functional.cross_entropy(model(x).flatten(0, 1), y.flatten(), reduction=reduction)
@@ -82,13 +83,13 @@ def run_torch(recipe, record, text):
     for step, places in enumerate(examples):
         optimizer.param_groups[0]["lr"] = o["lr"] * factor(recipe.get("schedule", {}), step, len(examples))
         optimizer.zero_grad(set_to_none=True)
-        places = torch.tensor(places, dtype=torch.int64)
+        places = torch.tensor(places, dtype=torch.int64, device=device)
         loss = loss_of(x[places], y[places], "mean")
         loss.backward()
         optimizer.step()
         own.append(loss.item())
     seconds = time.perf_counter() - start
-    x, y = windows(text[cut:], data["context"])
+    x, y = (w.to(device) for w in windows(text[cut:], data["context"]))
     with torch.no_grad():
         total = sum(loss_of(a, b, "sum").item() for a, b in zip(x.split(256), y.split(256)))
     return losses, own, total / y.numel(), seconds
@@ -97,6 +98,7 @@ def run_torch(recipe, record, text):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--aicf", default=str(ROOT / "build" / "cpu" / "aicf"))
+    parser.add_argument("--backend", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--recipe", type=pathlib.Path, default=ROOT / "recipes" / "char-gpt.toml")
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--steps", type=int, help="instead of the recipe's")
@@ -112,7 +114,7 @@ def main():
     for seed in map(int, args.seeds.split(",")):
         with tempfile.TemporaryDirectory() as folder:
             record, held_out, seconds = run_aicf(args, seed, steps, pathlib.Path(folder))
-        losses, torch_losses, torch_held_out, torch_seconds = run_torch(recipe, record, text)
+        losses, torch_losses, torch_held_out, torch_seconds = run_torch(recipe, record, text, args.backend)
         for step in sorted({1, 2, 5, 10, 20, 50, 100, 200, 500, *range(1000, steps, 1000), steps}):
             if step <= steps:
                 print(f"seed {seed} step {step:5}: {losses[step - 1]:.6f} {torch_losses[step - 1]:.6f}")
